@@ -1,0 +1,16 @@
+//! What outsiders rely on, byte for byte: the events' wire types, the keys and what is
+//! made with them (digests, link tokens), and the redaction of texts that leave the house.
+//!
+//! **Invariants.** Members are written in the order of the contract, always all of them.
+//! Text that a client sent (`filters`, `metadata`) is carried as raw JSON, never re-printed,
+//! so digits and member order survive. Comparisons of secrets take constant time.
+//!
+//! **Absent on purpose.** Input and output, async, and any knowledge of where a value came
+//! from. Nothing else in the workspace may depend on a cryptographic library.
+
+pub mod digest;
+pub mod export_event;
+pub mod key;
+pub mod link;
+pub mod redaction;
+pub mod time;

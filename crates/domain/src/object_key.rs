@@ -1,0 +1,67 @@
+//! Object keys: a type of their own, formatted in one place.
+
+use std::fmt;
+
+use crate::id::JobId;
+
+/// The key of an object in the store: ASCII letters, digits, `-`, `_`, `.` and `/`, no empty or
+/// dotted segment, so it is safe as a path and in a URL as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectKey(String);
+
+/// Why a text is not an object key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an object key: segments of A-Z a-z 0-9 - _ . joined by '/', none empty or starting with a dot")]
+pub struct InvalidObjectKey;
+
+impl ObjectKey {
+    /// The key of a job's file: `data-transfer/exports/<job>/<stem>.<extension>` for the first
+    /// run, `<stem>.<run>.<extension>` for a later one, so that a late twin can never replace
+    /// committed bytes.
+    pub fn of_export(job: JobId, run: u32, stem: &str, extension: &str) -> Result<Self, InvalidObjectKey> {
+        let number = if run <= 1 { String::new() } else { format!(".{run}") };
+        Self::parse(&format!("data-transfer/exports/{job}/{stem}{number}.{extension}"))
+    }
+
+    /// Checks a text from the database or a test.
+    pub fn parse(text: &str) -> Result<Self, InvalidObjectKey> {
+        let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let valid = text.len() <= 512
+            && text
+                .split('/')
+                .all(|segment| !segment.is_empty() && !segment.starts_with('.') && segment.chars().all(safe));
+        if valid { Ok(Self(text.to_owned())) } else { Err(InvalidObjectKey) }
+    }
+
+    /// The key as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_run_never_shares_a_key() {
+        let job = "0197f604-49fe-7b73-bb81-df2e93a7e47d".parse().expect("an id");
+        let first = ObjectKey::of_export(job, 1, "orders", "csv").expect("a key");
+        let second = ObjectKey::of_export(job, 2, "orders", "csv").expect("a key");
+        assert_eq!(first.as_str(), "data-transfer/exports/0197f604-49fe-7b73-bb81-df2e93a7e47d/orders.csv");
+        assert_eq!(second.as_str(), "data-transfer/exports/0197f604-49fe-7b73-bb81-df2e93a7e47d/orders.2.csv");
+    }
+
+    #[test]
+    fn nothing_that_climbs_or_hides_is_a_key() {
+        for text in ["", "/a", "a/", "a//b", "../a", "a/../b", ".a", "a b", "a\\b", "á", "a\nb"] {
+            assert_eq!(ObjectKey::parse(text), Err(InvalidObjectKey), "{text:?}");
+        }
+    }
+}
