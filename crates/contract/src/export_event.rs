@@ -59,7 +59,10 @@ pub struct ExportEvent {
 /// The `ExportJob` of an event, every member always present.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[expect(missing_docs, reason = "the members are described by the contract table in the handler guide")]
+#[expect(
+    missing_docs,
+    reason = "the members are described by the contract table in the handler guide"
+)]
 pub struct ExportJobData {
     pub export_job_id: Uuid,
     pub export_scheduled_id: Option<Uuid>,

@@ -1,0 +1,195 @@
+//! What an error text may say outside the house.
+//!
+//! Driver and network errors name hosts, users and rows. [`redact`] takes those out and leaves
+//! the rest, so that an operator can still act. Version numbers of three parts, times, dates,
+//! UUIDs and plain integers survive. When in doubt a rule takes too much rather than too little.
+//!
+//! The first four rules and their order are the contract's (job events, error messages); the
+//! further ones are ours, for the words of the drivers we use. Redacting twice changes nothing.
+
+mod further;
+
+use std::{borrow::Cow, sync::LazyLock};
+
+use regex::Regex;
+
+/// What takes the place of each match.
+pub const REDACTED: &str = "[redacted]";
+
+/// A pattern and what replaces its matches; `$1` and `$2` are the groups that stay.
+struct Rule {
+    pattern: Regex,
+    replacement: &'static str,
+}
+
+impl Rule {
+    fn new(pattern: &str, replacement: &'static str) -> Self {
+        Self { pattern: Regex::new(pattern).expect("the patterns are constants"), replacement }
+    }
+
+    fn apply<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.pattern.replace_all(text, self.replacement)
+    }
+}
+
+/// The contract's rules, in the contract's order.
+static CONTRACT: LazyLock<[Rule; 4]> = LazyLock::new(|| {
+    [
+        // A URI, up to white space.
+        Rule::new(r"\w+://[^ \t\r\n\x0b\x0c]*", "[redacted]"),
+        // Go's words for an address: the keyword stays.
+        Rule::new(r"\b((?:dial tcp|dial udp|read tcp|write tcp|lookup)\s+)\S+", "${1}[redacted]"),
+        Rule::new(r"(Addr:\s+)\S+", "${1}[redacted]"),
+        // IPv4 with an optional port. Without word boundaries: `db10.0.0.7` is an address too.
+        Rule::new(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?::[0-9]{1,5})?", "[redacted]"),
+    ]
+});
+
+/// The text without addresses, credentials and row values.
+pub fn redact(text: &str) -> String {
+    let mut text = text.to_owned();
+    for rule in CONTRACT.iter() {
+        text = rule.apply(&text).into_owned();
+    }
+    further::redact(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// (in, out), all rules together.
+    const TABLE: &[(&str, &str)] = &[
+        ("", ""),
+        ("(mysql://root:pw@h/db)", "([redacted]"),
+        ("amqp://guest:guest@mq/%2f, then http://x", "[redacted] then [redacted]"),
+        (
+            "write tcp 10.1.1.1:9 broke; dial udp ns1:53 too",
+            "write tcp [redacted] broke; dial udp [redacted] too",
+        ),
+        ("db10.0.0.7 and 10.0.0.300:99999", "db[redacted] and [redacted]"),
+        ("engine 8.0.36.1", "engine [redacted]"),
+        ("to 2001:db8::7 refused", "to [redacted] refused"),
+        ("to [2001:db8::7]:5432: refused", "to [redacted]: refused"),
+        (
+            "to fe80::1%eth0, ::1 and 2001:DB8:0:0:0:0:0:1",
+            "to [redacted], [redacted] and [redacted]",
+        ),
+        ("2001:db8:0:0:0:0:0:1:5432 refused", "[redacted] refused"),
+        ("fe80::1: no route", "[redacted]: no route"),
+        ("mapped ::ffff:10.0.0.7:5432 refused", "mapped [redacted] refused"),
+        ("host=db.internal port=5432 user=app", "host=[redacted] port=5432 user=[redacted]"),
+        ("password = 'it''s \\' mine' sslmode=require", "password = [redacted] sslmode=require"),
+        (
+            "PGPASSWORD=x;y and db_user=\"a b\" dbname=app",
+            "PGPASSWORD=[redacted] and db_user=[redacted] dbname=app",
+        ),
+        ("password='open to the end", "password=[redacted]"),
+        (
+            "connection to server at \"db.internal\" (10.0.0.7), port 5432 failed",
+            "connection to server at \"[redacted]\" ([redacted]), port 5432 failed",
+        ),
+        (
+            "password authentication failed for user \"app\"",
+            "password authentication failed for user \"[redacted]\"",
+        ),
+        (
+            "could not translate host name \"db.internal\" to address",
+            "could not translate host name \"[redacted]\" to address",
+        ),
+        (
+            "Access denied for user 'app'@'10.0.0.1' (using password: YES)",
+            "Access denied for user '[redacted]' (using password: YES)",
+        ),
+        (
+            "violates unique constraint \"users_email_key\": Key (email)=(a@b.c) already exists.",
+            "violates unique constraint \"users_email_key\": Key (email)=([redacted]) already exists.",
+        ),
+        (
+            "Key (a, b)=(1, x) already) is not present in table \"t\".",
+            "Key (a, b)=([redacted]) is not present in table \"t\".",
+        ),
+        (
+            "Key (c)=([1,2)) conflicts with existing key (c)=([2,3)).",
+            "Key (c)=([redacted]) conflicts with existing key (c)=([redacted])",
+        ),
+        ("Failing row contains (1, a@b.c, (x)).", "Failing row contains ([redacted])."),
+        ("Failing row contains (1, a@b", "Failing row contains ([redacted])."),
+        (
+            "invalid input syntax for type integer: \"abc\"",
+            "invalid input syntax for type integer: \"[redacted]\"",
+        ),
+        (
+            "invalid input value for enum mood: \"so \"so\"\"",
+            "invalid input value for enum mood: \"[redacted]\"",
+        ),
+        (
+            "value \"99999999999\" is out of range for type integer",
+            "value \"[redacted]\" is out of range for type integer",
+        ),
+        ("COPY t, line 3, column n: \"abc", "COPY t, line 3, column n: \"[redacted]\""),
+        (
+            "Duplicate entry 'o'neil@b.c' for key 'users.email'",
+            "Duplicate entry '[redacted]' for key 'users.email'",
+        ),
+        (
+            "Incorrect integer value: 'abc' for column 'n' at row 1",
+            "Incorrect integer value: '[redacted]' for column 'n' at row 1",
+        ),
+        ("Truncated incorrect DOUBLE value: 'x'", "Truncated incorrect DOUBLE value: '[redacted]'"),
+        (
+            "invalid type: string \"a@b.c\", expected u32 at line 1",
+            "invalid type: string \"[redacted]\", expected u32 at line 1",
+        ),
+    ];
+
+    /// Texts an operator needs as they are.
+    const SURVIVORS: &[&str] = &[
+        "version 15.4.1 of 3 replicas",
+        "at 12:30:45 and 12:30:45.123",
+        "2026-07-13T18:04:11.204Z .. 2026-07-13 18:04:11+00:00",
+        "job 0197f604-49fe-7b73-bb81-df2e93a7e47d, run 2",
+        "1234567890 rows in 42 ms, 99.5 %",
+        "std::io::Error in tokio::net",
+        "relation \"public.orders\" does not exist",
+        "column \"total\" of relation \"orders\" does not exist",
+        "Unknown column 'totl' in 'field list'",
+        "no such table: orders",
+        "sha aa:bb:cc:dd:ee:ff",
+        "ratio 1:2:3 :: done",
+        "failed to connect to datasource",
+    ];
+
+    #[test]
+    fn the_table_holds() {
+        for (text, expected) in TABLE {
+            assert_eq!(redact(text), *expected, "from {text:?}");
+        }
+    }
+
+    #[test]
+    fn what_an_operator_needs_survives() {
+        for text in SURVIVORS {
+            assert_eq!(redact(text), *text);
+        }
+    }
+
+    #[test]
+    fn redacting_twice_changes_nothing() {
+        let everything = TABLE.iter().map(|(text, _)| *text).collect::<Vec<_>>().join("\n");
+        let texts = TABLE.iter().map(|(text, _)| *text).chain([
+            everything.as_str(),
+            "lookup lookup secret",
+            "Addr: read tcp x",
+            "1.2.3.4.5.6.7.8:9",
+            "fe80::1.2.3.4:10.0.0.7",
+            "host=user=password=x y",
+            "Key (a)=(b)=(c) already exists)=(",
+            "value: 'a' for value: \"b\": \"c\"",
+        ]);
+        for text in texts {
+            let once = redact(text);
+            assert_eq!(redact(&once), once, "from {text:?}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The rules beyond the contract's: IPv6, `name=value` pairs, and the values that drivers quote.
+
+use std::{net::Ipv6Addr, sync::LazyLock};
+
+use regex::{Captures, Regex};
+
+use super::{REDACTED, Rule};
+
+/// Anything with two colons that might be an IPv6 address, its IPv4 tail redacted before, with
+/// optional brackets, zone and port. Whether it is one is decided by parsing it.
+static IPV6: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(concat!(
+        r"\[?([0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:]*(?:\[redacted\])?)",
+        r"(?:%[0-9A-Za-z_.-]+)?(?:\](?::[0-9]{1,5})?)?",
+    ))
+    .expect("the pattern is a constant")
+});
+
+static RULES: LazyLock<[Rule; 11]> = LazyLock::new(|| {
+    [
+        // Connection strings: host=…, user=…, password=… and the names they go by elsewhere.
+        // A value is the whole run to white space, as in `host=a,b`, quoted or not.
+        Rule::new(
+            concat!(
+                r"(?i)\b(\w*(?:host|hostaddr|hostname|server|user|username|user id|uid|password|passwd|pwd|secret|token)",
+                r"\s*=\s*)",
+                r#"(?:'(?s:[^'\\]|''|\\.)*'?|"(?s:[^"\\]|\\.)*"?|\S)\S*"#,
+            ),
+            "${1}[redacted]",
+        ),
+        // PostgreSQL and MySQL name who and where in quotes.
+        Rule::new(
+            r#"(?i)\b((?:server at|host|host name|user|role)\s+)"[^"]*""#,
+            r#"${1}"[redacted]""#,
+        ),
+        Rule::new(
+            r"(?i)\b((?:server at|server on|host|user)\s+)'[^']*'(?:@'[^']*')?",
+            "${1}'[redacted]'",
+        ),
+        // PostgreSQL details: Key (email)=(a@b.c) already exists. To the last such ending, or
+        // to the end of the text, because values are not escaped.
+        Rule::new(
+            r"(?s)\)=\(.*\)( (?:already exists|is not present|is still referenced|conflicts with|is duplicated))",
+            ")=([redacted])${1}",
+        ),
+        Rule::new(r"(?s)(existing key [^=\n]*\)=)\(.*", "${1}([redacted])"),
+        Rule::new(r"(?s)(Failing row contains )\(.*", "${1}([redacted])."),
+        // MySQL: Duplicate entry 'a@b.c' for key 'users.email'.
+        Rule::new(r"(?s)(Duplicate entry )'.*'( for key)", "${1}'[redacted]'${2}"),
+        // … integer value: 'abc' for column 'n' at row 1.
+        Rule::new(r"(?s)(\bvalue:? )'.*?'(\s+for |\s+at row |[.,;]|\s*$)", "${1}'[redacted]'${2}"),
+        // PostgreSQL: value "99999999999" is out of range; serde: string "abc", expected u32.
+        Rule::new(
+            r#"(?s)(\b(?:value|string|Token|token) )".*"( is |, expected )"#,
+            r#"${1}"[redacted]"${2}"#,
+        ),
+        // … syntax for type integer: "abc". To the last quote, or to the end.
+        Rule::new(
+            r#"(?s)(\b(?:invalid|malformed|incorrect|out of range|COPY|unrecognized)\b[^":]*:\s*)"(?:.*"|.*)"#,
+            r#"${1}"[redacted]""#,
+        ),
+        // Any other text quoted after a colon.
+        Rule::new(r#"(:\s*)"[^"]*(?:"|$)"#, r#"${1}"[redacted]""#),
+    ]
+});
+
+/// Applies our rules to a text that has passed the contract's.
+pub(super) fn redact(text: &str) -> String {
+    let mut text = without_ipv6(text);
+    for rule in RULES.iter() {
+        text = rule.apply(&text).into_owned();
+    }
+    text
+}
+
+fn without_ipv6(text: &str) -> String {
+    IPV6.replace_all(text, |found: &Captures| {
+        let whole = found.get(0).expect("group 0 is the match");
+        let word = |c: char| c.is_alphanumeric() || c == '_';
+        let in_a_word =
+            text[..whole.start()].ends_with(word) || text[whole.end()..].starts_with(word);
+        match address_end(&found[1]) {
+            Some(rest) if !in_a_word => format!("{REDACTED}{rest}"),
+            _ => whole.as_str().to_owned(),
+        }
+    })
+    .into_owned()
+}
+
+/// What follows the address in `candidate` and stays: nothing, or a colon of the sentence.
+/// `None` when there is no address in it.
+fn address_end(candidate: &str) -> Option<&'static str> {
+    let candidate = candidate.replace(REDACTED, "0.0.0.0");
+    let is_address = |text: &str| text.len() > 2 && text.parse::<Ipv6Addr>().is_ok();
+    if is_address(&candidate) {
+        return Some("");
+    }
+    let (address, port) = candidate.rsplit_once(':')?;
+    match (is_address(address), port) {
+        (true, "") => Some(":"),
+        (true, port) if port.bytes().all(|digit| digit.is_ascii_digit()) => Some(""),
+        _ => None,
+    }
+}
