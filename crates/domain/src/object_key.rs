@@ -11,14 +11,21 @@ pub struct ObjectKey(String);
 
 /// Why a text is not an object key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an object key: segments of A-Z a-z 0-9 - _ . joined by '/', none empty or starting with a dot")]
+#[error(
+    "not an object key: segments of A-Z a-z 0-9 - _ . joined by '/', none empty or starting with a dot"
+)]
 pub struct InvalidObjectKey;
 
 impl ObjectKey {
     /// The key of a job's file: `data-transfer/exports/<job>/<stem>.<extension>` for the first
     /// run, `<stem>.<run>.<extension>` for a later one, so that a late twin can never replace
     /// committed bytes.
-    pub fn of_export(job: JobId, run: u32, stem: &str, extension: &str) -> Result<Self, InvalidObjectKey> {
+    pub fn of_export(
+        job: JobId,
+        run: u32,
+        stem: &str,
+        extension: &str,
+    ) -> Result<Self, InvalidObjectKey> {
         let number = if run <= 1 { String::new() } else { format!(".{run}") };
         Self::parse(&format!("data-transfer/exports/{job}/{stem}{number}.{extension}"))
     }
@@ -27,9 +34,9 @@ impl ObjectKey {
     pub fn parse(text: &str) -> Result<Self, InvalidObjectKey> {
         let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let valid = text.len() <= 512
-            && text
-                .split('/')
-                .all(|segment| !segment.is_empty() && !segment.starts_with('.') && segment.chars().all(safe));
+            && text.split('/').all(|segment| {
+                !segment.is_empty() && !segment.starts_with('.') && segment.chars().all(safe)
+            });
         if valid { Ok(Self(text.to_owned())) } else { Err(InvalidObjectKey) }
     }
 
@@ -54,8 +61,14 @@ mod tests {
         let job = "0197f604-49fe-7b73-bb81-df2e93a7e47d".parse().expect("an id");
         let first = ObjectKey::of_export(job, 1, "orders", "csv").expect("a key");
         let second = ObjectKey::of_export(job, 2, "orders", "csv").expect("a key");
-        assert_eq!(first.as_str(), "data-transfer/exports/0197f604-49fe-7b73-bb81-df2e93a7e47d/orders.csv");
-        assert_eq!(second.as_str(), "data-transfer/exports/0197f604-49fe-7b73-bb81-df2e93a7e47d/orders.2.csv");
+        assert_eq!(
+            first.as_str(),
+            "data-transfer/exports/0197f604-49fe-7b73-bb81-df2e93a7e47d/orders.csv"
+        );
+        assert_eq!(
+            second.as_str(),
+            "data-transfer/exports/0197f604-49fe-7b73-bb81-df2e93a7e47d/orders.2.csv"
+        );
     }
 
     #[test]

@@ -1,1 +1,95 @@
-//! placeholder
+//! Other people's databases: one read-only query, one snapshot, the server's own text.
+//!
+//! **Words.** A *source* is one configured connection. Opening it with a [`Selection`] gives a
+//! *row stream*; rows come in *batches*: one buffer of bytes with the ends of its cells, so
+//! that nothing is allocated per cell.
+//!
+//! **Invariants.** All rows of one stream are of one moment. A stream ends with
+//! [`Next::End`] only when the database itself said that the result is complete; everything
+//! else is an error. Dropping a stream closes its connection, never returns it to a pool.
+//! Identifiers come from declared resources and are quoted; values are bound.
+//!
+//! **Absent on purpose.** Writing, looking up credentials (they are handed in), and deciding
+//! what may be read: that is the [`Selection`]'s business.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use outport_domain::{failure::{Disposition, Failure, FailureCode}, selection::Selection};
+
+pub mod batch;
+
+pub use batch::Batch;
+
+/// One configured database.
+#[async_trait]
+pub trait Source: Send + Sync {
+    /// Opens a connection of its own, takes a snapshot and starts the query.
+    async fn open(&self, selection: &Selection) -> Result<Box<dyn RowStream>, SourceError>;
+
+    /// Checks that the database answers.
+    async fn check(&self) -> Result<(), SourceError>;
+}
+
+/// The rows of one query, all of one snapshot.
+#[async_trait]
+pub trait RowStream: Send {
+    /// The moment that the rows are seen at.
+    fn snapshot_at(&self) -> DateTime<Utc>;
+
+    /// Clears the batch and fills it with the next rows. Cancel-safe only by dropping the stream.
+    async fn next(&mut self, batch: &mut Batch) -> Result<Next, SourceError>;
+
+    /// Ends the query at the server, from another connection where need be, and closes this one.
+    async fn cancel(self: Box<Self>);
+}
+
+/// What a stream gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// At least one row is in the batch.
+    Rows,
+    /// The database said that the result is complete; it had this many rows in all.
+    End {
+        /// Rows of the whole stream, as counted by the reader.
+        rows: u64,
+    },
+}
+
+/// Where a source is. Holds credentials, so it has no `Debug`.
+#[derive(Clone)]
+pub enum SourceConfig {
+    /// A PostgreSQL server: a `postgres://` URL, credentials included.
+    Postgres {
+        /// The URL.
+        url: String,
+        /// Time limit of connecting.
+        connect_timeout: std::time::Duration,
+    },
+    /// An SQLite file, opened read-only.
+    Sqlite {
+        /// Its path.
+        path: std::path::PathBuf,
+    },
+}
+
+/// What went wrong at a source. `Display` is safe to show to the requester; the cause is for
+/// the log.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct SourceError {
+    /// The stable code.
+    pub code: FailureCode,
+    /// One sentence without addresses, credentials or row values.
+    pub message: String,
+    /// Whether trying again may help.
+    pub disposition: Disposition,
+    /// Everything else.
+    #[source]
+    pub cause: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl From<&SourceError> for Failure {
+    fn from(error: &SourceError) -> Self {
+        Self::new(error.code, &error.message).with_disposition(error.disposition)
+    }
+}

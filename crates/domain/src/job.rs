@@ -1,0 +1,433 @@
+//! The `ExportJob` and its total state machine.
+
+use chrono::{DateTime, Utc};
+use outport_contract::export_event::{ExportEvent, ExportEventType, ExportJobData};
+use serde_json::value::RawValue;
+
+use crate::{
+    caller::Caller,
+    failure::FailureCode,
+    id::{CompanyId, CooperativeId, JobId, OrganizationId, ScheduleId},
+    locale::Locale,
+    object_key::ObjectKey,
+};
+
+/// Where a job is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum JobStatus {
+    /// Waits for a worker.
+    Pending,
+    /// A worker has its lease.
+    Processing,
+    /// A worker has its lease and was asked to stop.
+    Canceling,
+    /// The file is in storage.
+    Completed,
+    /// Ended without a file.
+    Failed,
+    /// Ended by request, without a file.
+    Canceled,
+    /// Was completed; the file has reached its `expiresAt`.
+    Expired,
+}
+
+/// What can happen to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A worker takes it.
+    Claim,
+    /// Its run ended well, all bytes are stored.
+    Complete,
+    /// Its run ended badly for good.
+    Fail,
+    /// Its run ended badly and may be tried again; or the worker hands it back.
+    Requeue,
+    /// Its lease ended and the worker is taken for lost.
+    Rescue,
+    /// Somebody asks for it to stop.
+    RequestCancel,
+    /// Its worker has stopped as asked.
+    ConfirmCancel,
+    /// Its file has reached `expiresAt`.
+    Expire,
+}
+
+/// A step that the state machine does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a {from:?} job cannot take the step {step:?}")]
+pub struct IllegalStep {
+    /// The status it is in.
+    pub from: JobStatus,
+    /// What was tried.
+    pub step: Step,
+}
+
+impl JobStatus {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Pending,
+        Self::Processing,
+        Self::Canceling,
+        Self::Completed,
+        Self::Failed,
+        Self::Canceled,
+        Self::Expired,
+    ];
+
+    /// The status after a step. What is not listed is illegal.
+    pub const fn after(self, step: Step) -> Result<Self, IllegalStep> {
+        use JobStatus::{Canceled, Canceling, Completed, Expired, Failed, Pending, Processing};
+        Ok(match (self, step) {
+            (Pending, Step::Claim) => Processing,
+            (Processing, Step::Complete) => Completed,
+            (Processing, Step::Fail) => Failed,
+            (Processing, Step::Requeue | Step::Rescue) => Pending,
+            (Pending, Step::RequestCancel) => Canceled,
+            (Processing | Canceling, Step::RequestCancel) => Canceling,
+            (Canceled, Step::RequestCancel) => Canceled,
+            // Whatever a run that was asked to stop comes to, the job is canceled.
+            (
+                Canceling,
+                Step::ConfirmCancel | Step::Complete | Step::Fail | Step::Requeue | Step::Rescue,
+            ) => Canceled,
+            (Completed, Step::Expire) => Expired,
+            (from, step) => return Err(IllegalStep { from, step }),
+        })
+    }
+
+    /// Whether nothing but expiry and deletion can happen any more.
+    pub const fn has_ended(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Expired)
+    }
+
+    /// The name on the wire, e.g. `PROCESSING`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Processing => "PROCESSING",
+            Self::Canceling => "CANCELING",
+            Self::Completed => "COMPLETED",
+            Self::Failed => "FAILED",
+            Self::Canceled => "CANCELED",
+            Self::Expired => "EXPIRED",
+        }
+    }
+
+    /// The status with this wire name, if there is one.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.name() == name)
+    }
+}
+
+/// What the rows of an export are limited to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScopeType {
+    /// All that the caller may see of its organization.
+    Organization,
+    /// One company.
+    Company,
+    /// One cooperative.
+    Cooperative,
+}
+
+impl ScopeType {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Organization, Self::Company, Self::Cooperative];
+
+    /// The name on the wire, e.g. `COMPANY`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Organization => "ORGANIZATION",
+            Self::Company => "COMPANY",
+            Self::Cooperative => "COOPERATIVE",
+        }
+    }
+
+    /// The scope type with this wire name, if there is one.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope_type| scope_type.name() == name)
+    }
+}
+
+/// The tenant scope of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobScope {
+    /// What the rows are limited to.
+    pub scope_type: ScopeType,
+    /// The tenant.
+    pub organization: OrganizationId,
+    /// The company, with [`ScopeType::Company`].
+    pub company: Option<CompanyId>,
+    /// The cooperative, with [`ScopeType::Cooperative`].
+    pub cooperative: Option<CooperativeId>,
+}
+
+/// The format of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Comma-separated values, RFC 4180.
+    Csv,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Self; 1] = [Self::Csv];
+
+    /// The name on the wire, e.g. `CSV`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Csv => "CSV",
+        }
+    }
+
+    /// The format with this wire name, if there is one.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == name)
+    }
+
+    /// Of file names and object keys, e.g. `csv`.
+    pub const fn extension(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+        }
+    }
+
+    /// The media type, e.g. `text/csv`.
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Csv => "text/csv",
+        }
+    }
+}
+
+/// The stages of a run, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stage {
+    /// Resource, columns, filters and scope become one fixed query.
+    Resolve,
+    /// Source snapshot and upload are opened.
+    Prepare,
+    /// The number of rows is estimated.
+    Analyze,
+    /// Rows become the file.
+    Generate,
+    /// Counts, lengths and digests are compared, then committed.
+    Validate,
+}
+
+impl Stage {
+    /// All of them, in order.
+    pub const ALL: [Self; 5] =
+        [Self::Resolve, Self::Prepare, Self::Analyze, Self::Generate, Self::Validate];
+
+    /// The name on the wire, e.g. `generate`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Resolve => "resolve",
+            Self::Prepare => "prepare",
+            Self::Analyze => "analyze",
+            Self::Generate => "generate",
+            Self::Validate => "validate",
+        }
+    }
+
+    /// The stage with this wire name, if there is one.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|stage| stage.name() == name)
+    }
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The stage of its current run, if it has one.
+    pub stage: Option<Stage>,
+    /// Data rows encoded so far.
+    pub done: u64,
+    /// Data rows in all, where known or estimated; never less than `done`.
+    pub total: Option<u64>,
+    /// Whether `total` is a guess.
+    pub total_is_estimate: bool,
+}
+
+/// What was changed on the way to the file, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Warnings {
+    /// Cells with invalid UTF-8 or NUL, replaced by U+FFFD.
+    pub replaced_cells: u64,
+    /// Cells and headers that got an apostrophe by the formula guard.
+    pub guarded_cells: u64,
+}
+
+/// What a finished run made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FinishedFile {
+    /// Where it is.
+    pub key: ObjectKey,
+    /// Bytes as delivered.
+    pub size_bytes: u64,
+    /// Bytes as stored.
+    pub stored_bytes: u64,
+    /// Data rows, the header not counted.
+    pub total_rows: u64,
+    /// SHA-256 of the bytes as delivered, lower-case hex.
+    pub sha256: String,
+    /// What was changed on the way.
+    pub warnings: Warnings,
+    /// The moment that the rows were seen at.
+    pub snapshot_at: DateTime<Utc>,
+}
+
+/// A job as its row says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExportJob {
+    /// Its id.
+    pub id: JobId,
+    /// The schedule that produced it.
+    pub schedule: Option<ScheduleId>,
+    /// What its rows are limited to.
+    pub scope: JobScope,
+    /// Who asked, with the rights it had then.
+    pub caller: Caller,
+    /// The resource's name.
+    pub resource: String,
+    /// The file's format.
+    pub format: Format,
+    /// The column keys, in the order requested.
+    pub columns: Vec<String>,
+    /// The `filters` member as sent, `{}` when there was none.
+    pub filters: String,
+    /// The whole body as accepted; a worker parses it again.
+    pub request: String,
+    /// The `metadata` member as sent.
+    pub metadata: Option<String>,
+    /// The language of labels, mail and file name.
+    pub locale: Locale,
+    /// Who gets the mail, when it is not the caller.
+    pub notify_email: Option<String>,
+    /// The name that people see.
+    pub file_name: String,
+    /// The file, once there is one.
+    pub file: Option<FinishedFile>,
+    /// Where it is in its life.
+    pub status: JobStatus,
+    /// Why it failed or was canceled, safe to show.
+    pub failure: Option<(FailureCode, String)>,
+    /// Number of the latest run; 0 before the first, only ever grows.
+    pub run: u32,
+    /// Runs that failed.
+    pub failures: u32,
+    /// How far it is.
+    pub progress: Progress,
+    /// When it is due, while pending.
+    pub due_at: DateTime<Utc>,
+    /// When its file goes.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// When its first run began.
+    pub started_at: Option<DateTime<Utc>>,
+    /// When it ended.
+    pub finished_at: Option<DateTime<Utc>>,
+    /// When it was requested.
+    pub created_at: DateTime<Utc>,
+    /// When its row last changed.
+    pub updated_at: DateTime<Utc>,
+    /// When its file was deleted by request.
+    pub deleted_at: Option<DateTime<Utc>>,
+}
+
+impl ExportJob {
+    /// The event of this job's end, as the contract prints it.
+    pub fn event(&self, event_type: ExportEventType) -> ExportEvent {
+        ExportEvent { event_type, data: self.event_data() }
+    }
+
+    /// The wire form of the job itself.
+    pub fn event_data(&self) -> ExportJobData {
+        ExportJobData {
+            export_job_id: self.id.uuid(),
+            export_scheduled_id: self.schedule.map(crate::id::Id::uuid),
+            organization_id: self.scope.organization.uuid(),
+            company_id: self.scope.company.map(crate::id::Id::uuid),
+            cooperative_id: self.scope.cooperative.map(crate::id::Id::uuid),
+            requested_by_user_id: self.caller.user.uuid(),
+            resource: self.resource.clone(),
+            scope_type: self.scope.scope_type.name().to_owned(),
+            format: self.format.name().to_owned(),
+            columns: self.columns.clone(),
+            filters: raw_object(&self.filters),
+            file_key: self.file.as_ref().map(|file| file.key.as_str().to_owned()),
+            file_name: self.file_name.clone(),
+            content_type: self.format.content_type().to_owned(),
+            size_bytes: self.file.as_ref().map(|file| file.size_bytes),
+            total_rows: self.file.as_ref().map(|file| file.total_rows),
+            failure_reason: self.failure.as_ref().map(|(code, _)| code.name().to_owned()),
+            status: self.status.name().to_owned(),
+            expires_at: self.expires_at.map(Into::into),
+            started_at: self.started_at.map(Into::into),
+            finished_at: self.finished_at.map(Into::into),
+            created_at: self.created_at.into(),
+            updated_at: self.updated_at.into(),
+            deleted_at: self.deleted_at.map(Into::into),
+        }
+    }
+
+    /// Whom to tell about this job by mail.
+    pub fn recipient(&self) -> Option<&str> {
+        self.notify_email.as_deref().or(self.caller.email.as_deref())
+    }
+}
+
+/// A text that was JSON when it was accepted, as raw JSON again.
+fn raw_object(text: &str) -> Box<RawValue> {
+    RawValue::from_string(text.to_owned()).unwrap_or_else(|_| {
+        RawValue::from_string("{}".to_owned()).expect("an empty object is JSON")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_listed_steps_exist() {
+        const STEPS: [Step; 8] = [
+            Step::Claim,
+            Step::Complete,
+            Step::Fail,
+            Step::Requeue,
+            Step::Rescue,
+            Step::RequestCancel,
+            Step::ConfirmCancel,
+            Step::Expire,
+        ];
+        let legal = JobStatus::ALL
+            .into_iter()
+            .flat_map(|from| {
+                STEPS
+                    .into_iter()
+                    .filter_map(move |step| from.after(step).ok().map(|to| (from, step, to)))
+            })
+            .map(|(from, step, to)| format!("{} {step:?} {}", from.name(), to.name()))
+            .collect::<Vec<_>>();
+        assert_eq!(
+            legal,
+            [
+                "PENDING Claim PROCESSING",
+                "PENDING RequestCancel CANCELED",
+                "PROCESSING Complete COMPLETED",
+                "PROCESSING Fail FAILED",
+                "PROCESSING Requeue PENDING",
+                "PROCESSING Rescue PENDING",
+                "PROCESSING RequestCancel CANCELING",
+                "CANCELING Complete CANCELED",
+                "CANCELING Fail CANCELED",
+                "CANCELING Requeue CANCELED",
+                "CANCELING Rescue CANCELED",
+                "CANCELING RequestCancel CANCELING",
+                "CANCELING ConfirmCancel CANCELED",
+                "COMPLETED Expire EXPIRED",
+                "CANCELED RequestCancel CANCELED",
+            ]
+        );
+    }
+}

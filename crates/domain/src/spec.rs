@@ -1,0 +1,653 @@
+//! A request parsed against its resource and its caller. Everything wrong is told at once, and
+//! the same function reads the body at the API and again in the worker.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use crate::{
+    caller::Caller,
+    dialect::{CsvDialect, Delimiter, LineEnding, QuotePolicy},
+    file_name, filter,
+    id::{CompanyId, CooperativeId, Id},
+    job::{Format, JobScope, ScopeType},
+    json::{
+        FieldCode, FieldError, FieldErrors, JsonType, array, boolean, join, object, string, type_of,
+    },
+    limits::fixed,
+    locale::Locale,
+    resource::{Column, Resource},
+    selection::{ColumnRef, Order, Predicate, Selection, Test, Value},
+};
+
+/// The declared resources by name.
+#[derive(Clone, Debug, Default)]
+pub struct Catalogue(pub BTreeMap<String, Arc<Resource>>);
+
+/// What a request is parsed against, besides the catalogue.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestContext<'a> {
+    /// Who asks.
+    pub caller: &'a Caller,
+    /// The language when the body names none.
+    pub locale: Locale,
+    /// When it was asked.
+    pub requested_at: DateTime<Utc>,
+}
+
+/// A request that can be served.
+#[derive(Clone, Debug)]
+pub struct ExportSpec {
+    /// What is exported.
+    pub resource: Arc<Resource>,
+    /// The columns in the order of the file.
+    pub columns: Vec<OutputColumn>,
+    /// The `filters` member as sent, `{}` when there was none.
+    pub filters: String,
+    /// The `metadata` member as sent.
+    pub metadata: Option<String>,
+    /// What is read from the source.
+    pub selection: Selection,
+    /// What the rows are limited to.
+    pub scope: JobScope,
+    /// The file's format.
+    pub format: Format,
+    /// How CSV is written.
+    pub csv: CsvDialect,
+    /// The language of labels, mail and file name.
+    pub locale: Locale,
+    /// The name that people see.
+    pub file_name: String,
+    /// Who gets the mail, when it is not the caller.
+    pub notify_email: Option<String>,
+}
+
+/// One column of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputColumn {
+    /// Its key.
+    pub key: String,
+    /// Its header.
+    pub label: String,
+}
+
+const MEMBERS: [&str; 17] = [
+    "resource",
+    "columns",
+    "filters",
+    "sort",
+    "scopeType",
+    "companyId",
+    "cooperativeId",
+    "format",
+    "csv",
+    "compression",
+    "timeZone",
+    "locale",
+    "fileName",
+    "maxRowsPerFile",
+    "maxBytesPerFile",
+    "notify",
+    "metadata",
+];
+
+/// Parses the body of a create-export request.
+pub fn parse(
+    body: &str,
+    catalogue: &Catalogue,
+    context: RequestContext<'_>,
+) -> Result<ExportSpec, Vec<FieldError>> {
+    let mut errors = FieldErrors::default();
+    let raw: &RawValue = match serde_json::from_str(body) {
+        Ok(raw) => raw,
+        Err(error) => {
+            errors.push("", FieldCode::InvalidType, format!("is not JSON: {error}"));
+            return Err(errors.into_vec());
+        }
+    };
+    let Some(members) = object(raw, "", Some(&MEMBERS), &mut errors) else {
+        return Err(errors.into_vec());
+    };
+    let body = Body { members, context };
+    let spec = body.spec(catalogue, &mut errors);
+    match spec {
+        Some(spec) if errors.is_empty() => Ok(spec),
+        _ => Err(errors.into_vec()),
+    }
+}
+
+struct Body<'a> {
+    members: Vec<(String, &'a RawValue)>,
+    context: RequestContext<'a>,
+}
+
+impl Body<'_> {
+    /// A member's value; an explicit null is as good as absent.
+    fn member(&self, name: &str) -> Option<&RawValue> {
+        self.members
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| *value)
+            .filter(|value| type_of(value) != JsonType::Null)
+    }
+
+    fn spec(&self, catalogue: &Catalogue, errors: &mut FieldErrors) -> Option<ExportSpec> {
+        let format = self.named("format", Format::from_name, "CSV", errors).unwrap_or(Format::Csv);
+        let csv = self.csv(errors);
+        self.unsupported(errors);
+        let locale = self.locale(errors);
+        let metadata = self.metadata(errors);
+        let Some(resource) = self.resource(catalogue, errors) else {
+            // Without a resource, what names its columns cannot be judged.
+            return None;
+        };
+        let time_zone = self.time_zone(errors).unwrap_or(resource.time_zone);
+        let columns = self.columns(&resource, locale, errors);
+        let scopes = &self.context.caller.scopes;
+        let visible = |column: &Column| {
+            column.requires_scope.as_ref().is_none_or(|scope| scopes.contains(scope))
+        };
+        let filters = match self.member("filters") {
+            Some(raw) => filter::parse(raw, &resource, &visible, time_zone, errors),
+            None => Predicate::All(Vec::new()),
+        };
+        let order = self.order(&resource, errors);
+        let scope = self.scope(&resource, errors);
+        let file_name = self.file_name(&resource, locale, time_zone, format, errors);
+        let notify_email = self.notify(&resource, errors);
+        let scope = scope?;
+        let predicate =
+            Predicate::All(vec![scope_predicate(&resource, scope, self.context.caller), filters]);
+        let selection = Selection {
+            relation: resource.relation.clone(),
+            columns: columns.iter().map(|(_, reference)| reference.clone()).collect(),
+            predicate,
+            order,
+            time_zone,
+        };
+        Some(ExportSpec {
+            columns: columns.into_iter().map(|(column, _)| column).collect(),
+            filters: self
+                .member("filters")
+                .map_or_else(|| "{}".to_owned(), |raw| raw.get().to_owned()),
+            metadata,
+            selection,
+            scope,
+            format,
+            csv,
+            locale,
+            file_name: file_name?,
+            notify_email,
+            resource,
+        })
+    }
+
+    fn resource(&self, catalogue: &Catalogue, errors: &mut FieldErrors) -> Option<Arc<Resource>> {
+        let Some(raw) = self.member("resource") else {
+            errors.push("resource", FieldCode::Required, "is required");
+            return None;
+        };
+        let name = string(raw, "resource", errors)?;
+        let resource = catalogue.0.get(&name).cloned();
+        if resource.is_none() {
+            errors.push("resource", FieldCode::NotFound, "there is no such resource");
+        }
+        resource
+    }
+
+    fn columns(
+        &self,
+        resource: &Resource,
+        locale: Locale,
+        errors: &mut FieldErrors,
+    ) -> Vec<(OutputColumn, ColumnRef)> {
+        let scopes = &self.context.caller.scopes;
+        let visible = |column: &Column| {
+            column.requires_scope.as_ref().is_none_or(|scope| scopes.contains(scope))
+        };
+        let output = |column: &Column, label: Option<String>| {
+            let label = label.unwrap_or_else(|| column.label(locale).to_owned());
+            (OutputColumn { key: column.key.clone(), label }, column.reference())
+        };
+        let Some(raw) = self.member("columns") else {
+            return resource
+                .columns
+                .iter()
+                .filter(|column| column.default && visible(column))
+                .map(|c| output(c, None))
+                .collect();
+        };
+        let elements = array(raw, "columns", errors).unwrap_or_default();
+        if elements.is_empty() && type_of(raw) == JsonType::Array {
+            errors.push("columns", FieldCode::InvalidValue, "must name at least one column");
+        }
+        if elements.len() > fixed::COLUMNS_PER_EXPORT {
+            let message = format!("names more than {} columns", fixed::COLUMNS_PER_EXPORT);
+            errors.push("columns", FieldCode::LimitExceeded, message);
+            return Vec::new();
+        }
+        let mut columns: Vec<(OutputColumn, ColumnRef)> = Vec::with_capacity(elements.len());
+        for (index, element) in elements.into_iter().enumerate() {
+            let path = format!("columns[{index}]");
+            let Some((key, label)) = column_entry(element, &path, errors) else { continue };
+            match resource.column(&key) {
+                None => {
+                    let message =
+                        format!("resource '{}' has no column '{}'", resource.name, shown(&key));
+                    errors.push(path, FieldCode::UnknownColumn, message);
+                }
+                Some(column) if !visible(column) => {
+                    errors.push(
+                        path,
+                        FieldCode::ForbiddenColumn,
+                        format!("column '{key}' may not be read"),
+                    );
+                }
+                Some(_) if columns.iter().any(|(earlier, _)| earlier.key == key) => {
+                    errors.push(path, FieldCode::Duplicate, format!("column '{key}' stands twice"));
+                }
+                Some(column) => columns.push(output(column, label)),
+            }
+        }
+        columns
+    }
+
+    fn order(&self, resource: &Resource, errors: &mut FieldErrors) -> Vec<Order> {
+        let Some(raw) = self.member("sort") else { return resource.order.clone() };
+        let scopes = &self.context.caller.scopes;
+        let mut order = Vec::new();
+        for (index, element) in
+            array(raw, "sort", errors).unwrap_or_default().into_iter().enumerate()
+        {
+            let path = format!("sort[{index}]");
+            let Some(entry) = string(element, &path, errors) else { continue };
+            let (key, descending) =
+                entry.strip_prefix('-').map_or((entry.as_str(), false), |key| (key, true));
+            match resource.column(key) {
+                None => errors.push(
+                    path,
+                    FieldCode::UnknownColumn,
+                    format!("there is no column '{}'", shown(key)),
+                ),
+                Some(column)
+                    if column
+                        .requires_scope
+                        .as_ref()
+                        .is_some_and(|scope| !scopes.contains(scope)) =>
+                {
+                    errors.push(
+                        path,
+                        FieldCode::ForbiddenColumn,
+                        format!("column '{key}' may not be read"),
+                    );
+                }
+                Some(column) => order.push(Order { column: column.reference(), descending }),
+            }
+        }
+        if order.len() > 16 {
+            errors.push("sort", FieldCode::LimitExceeded, "names more than 16 columns");
+        }
+        order
+    }
+
+    fn scope(&self, resource: &Resource, errors: &mut FieldErrors) -> Option<JobScope> {
+        let caller = self.context.caller;
+        let company: Option<CompanyId> = self.uuid("companyId", errors);
+        let cooperative: Option<CooperativeId> = self.uuid("cooperativeId", errors);
+        let asked = self.named(
+            "scopeType",
+            ScopeType::from_name,
+            "ORGANIZATION, COMPANY or COOPERATIVE",
+            errors,
+        );
+        let scope_type = asked.unwrap_or(match (company, cooperative) {
+            (Some(_), _) => ScopeType::Company,
+            (None, Some(_)) => ScopeType::Cooperative,
+            (None, None) => ScopeType::Organization,
+        });
+        let wants = |field: &str, given: bool, wanted: bool, errors: &mut FieldErrors| {
+            if wanted && !given && self.member(field).is_none() {
+                errors.push(
+                    field,
+                    FieldCode::Required,
+                    format!("is required with scopeType {}", scope_type.name()),
+                );
+            } else if given && !wanted {
+                let message = format!("must be absent with scopeType {}", scope_type.name());
+                errors.push(field, FieldCode::InvalidValue, message);
+            }
+        };
+        wants("companyId", company.is_some(), scope_type == ScopeType::Company, errors);
+        wants("cooperativeId", cooperative.is_some(), scope_type == ScopeType::Cooperative, errors);
+        let declared = match scope_type {
+            ScopeType::Organization => true,
+            ScopeType::Company => resource.scope.company.is_some(),
+            ScopeType::Cooperative => resource.scope.cooperative.is_some(),
+        };
+        if !declared {
+            let message =
+                format!("resource '{}' has no scope {}", resource.name, scope_type.name());
+            errors.push("scopeType", FieldCode::NotSupported, message);
+        }
+        // What the caller may not see is as good as not there.
+        if company.is_some_and(|id| caller.companies.as_ref().is_some_and(|own| !own.contains(&id)))
+        {
+            errors.push("companyId", FieldCode::NotFound, "there is no such company");
+        }
+        if cooperative
+            .is_some_and(|id| caller.cooperatives.as_ref().is_some_and(|own| !own.contains(&id)))
+        {
+            errors.push("cooperativeId", FieldCode::NotFound, "there is no such cooperative");
+        }
+        let cannot_restrict = caller.is_restricted()
+            && !(caller.companies.is_some() && resource.scope.company.is_some())
+            && !(caller.cooperatives.is_some() && resource.scope.cooperative.is_some());
+        if cannot_restrict {
+            errors.push(
+                "resource",
+                FieldCode::NotAllowed,
+                "holds rows of the whole organization, and this caller may see only some companies or cooperatives",
+            );
+        }
+        Some(JobScope { scope_type, organization: caller.organization, company, cooperative })
+    }
+
+    fn csv(&self, errors: &mut FieldErrors) -> CsvDialect {
+        let mut dialect = CsvDialect::default();
+        let Some(raw) = self.member("csv") else { return dialect };
+        let known = ["delimiter", "bom", "quote", "lineEnding", "nullText"];
+        for (name, value) in object(raw, "csv", Some(&known), errors).unwrap_or_default() {
+            let path = join("csv", &name);
+            if name == "bom" {
+                dialect.bom = boolean(value, &path, errors).unwrap_or_default();
+                continue;
+            }
+            let Some(text) = string(value, &path, errors) else { continue };
+            let mut wrong = |rule: &str| errors.push(path.as_str(), FieldCode::InvalidValue, rule);
+            match name.as_str() {
+                "delimiter" => {
+                    match Delimiter::ALL.into_iter().find(|one| text.as_bytes() == [one.byte()]) {
+                        Some(delimiter) => dialect.delimiter = delimiter,
+                        None => wrong("must be one of , ; | or a tab"),
+                    }
+                }
+                "quote" => {
+                    match QuotePolicy::ALL.into_iter().find(|policy| policy.name() == text) {
+                        Some(policy) => dialect.quote = policy,
+                        None => wrong("must be one of necessary, all, non_numeric"),
+                    }
+                }
+                "lineEnding" => {
+                    match LineEnding::ALL.into_iter().find(|ending| ending.name() == text) {
+                        Some(ending) => dialect.line_ending = ending,
+                        None => wrong("must be LF or CRLF"),
+                    }
+                }
+                _ if text.len() > 16
+                    || text.starts_with(['=', '+', '-', '@'])
+                    || text.chars().any(|c| {
+                        c.is_control() || c.is_whitespace() || matches!(c, ',' | ';' | '|' | '"')
+                    }) =>
+                {
+                    wrong(
+                        "must be at most 16 bytes without white space, quotes, delimiters or a formula sign in front",
+                    );
+                }
+                _ => dialect.null_text = text,
+            }
+        }
+        dialect
+    }
+
+    fn unsupported(&self, errors: &mut FieldErrors) {
+        if let Some(raw) = self.member("compression")
+            && string(raw, "compression", errors).is_some_and(|text| text != "none")
+        {
+            errors.push("compression", FieldCode::NotSupported, "must be none");
+        }
+        for field in ["maxRowsPerFile", "maxBytesPerFile"] {
+            if self.member(field).is_some() {
+                errors.push(field, FieldCode::NotSupported, "split files are not offered");
+            }
+        }
+    }
+
+    fn locale(&self, errors: &mut FieldErrors) -> Locale {
+        self.named("locale", Locale::from_tag, "en, pt-BR or es", errors)
+            .unwrap_or(self.context.locale)
+    }
+
+    fn time_zone(&self, errors: &mut FieldErrors) -> Option<Tz> {
+        self.named(
+            "timeZone",
+            |name| name.parse().ok(),
+            "an IANA time zone such as America/Sao_Paulo",
+            errors,
+        )
+    }
+
+    fn metadata(&self, errors: &mut FieldErrors) -> Option<String> {
+        const RESERVED: [&str; 4] =
+            ["error", "terminalEventPending", "terminalEventStatus", "terminalEventPayload"];
+        let raw = self.member("metadata")?;
+        for (name, _) in object(raw, "metadata", None, errors)? {
+            if RESERVED.contains(&name.as_str()) {
+                errors.push(
+                    join("metadata", &name),
+                    FieldCode::NotAllowed,
+                    "is a name that the service reserves",
+                );
+            }
+        }
+        if raw.get().len() > fixed::METADATA_BYTES {
+            errors.push(
+                "metadata",
+                FieldCode::LimitExceeded,
+                format!("is larger than {} bytes", fixed::METADATA_BYTES),
+            );
+        }
+        Some(raw.get().to_owned())
+    }
+
+    fn file_name(
+        &self,
+        resource: &Resource,
+        locale: Locale,
+        zone: Tz,
+        format: Format,
+        errors: &mut FieldErrors,
+    ) -> Option<String> {
+        let Some(raw) = self.member("fileName") else {
+            let days = self.day_range().unwrap_or_else(|| {
+                self.context.requested_at.with_timezone(&zone).date_naive().to_string()
+            });
+            return Some(file_name::default_name(resource, locale, &days, format.extension()));
+        };
+        let name = string(raw, "fileName", errors)?;
+        if let Some(rule) = file_name::refusal(&name) {
+            errors.push("fileName", FieldCode::InvalidValue, rule);
+            return None;
+        }
+        Some(name)
+    }
+
+    /// `2026-07-01-2026-07-04` when the filters have one plain range of days.
+    fn day_range(&self) -> Option<String> {
+        let mut quiet = FieldErrors::default();
+        let filters = object(self.member("filters")?, "", None, &mut quiet)?;
+        filters.into_iter().find_map(|(_, condition)| {
+            let members = object(condition, "", None, &mut quiet)?;
+            let value =
+                members.iter().find(|(name, _)| name == "value").map(|(_, value)| *value)?;
+            let days: [String; 2] = serde_json::from_str(value.get()).ok()?;
+            days.iter()
+                .all(|day| day.len() == 10 && day.parse::<chrono::NaiveDate>().is_ok())
+                .then(|| days.join("-"))
+        })
+    }
+
+    fn notify(&self, resource: &Resource, errors: &mut FieldErrors) -> Option<String> {
+        let raw = self.member("notify")?;
+        let members = object(raw, "notify", Some(&["email"]), errors)?;
+        let (_, raw) = members.first()?;
+        let email = string(raw, "notify.email", errors)?;
+        let parts: Vec<&str> = email.split('@').collect();
+        let well_formed = email.len() <= 254
+            && matches!(parts.as_slice(), [local, domain] if !local.is_empty() && domain.contains('.') && !domain.starts_with('.') && !domain.ends_with('.'))
+            && email.chars().all(|c| {
+                !c.is_control()
+                    && !c.is_whitespace()
+                    && !matches!(c, '<' | '>' | ',' | ';' | '"' | '(' | ')' | '\\')
+            });
+        if !well_formed {
+            errors.push(
+                "notify.email",
+                FieldCode::InvalidValue,
+                "must be one plain e-mail address",
+            );
+            return None;
+        }
+        let own = self
+            .context
+            .caller
+            .email
+            .as_deref()
+            .is_some_and(|own| own.eq_ignore_ascii_case(&email));
+        let domain = parts.last().copied().unwrap_or_default().to_ascii_lowercase();
+        if !own && !resource.notify_domains.contains(&domain) {
+            errors.push(
+                "notify.email",
+                FieldCode::NotAllowed,
+                "must be one's own address or in a domain that the resource allows",
+            );
+            return None;
+        }
+        Some(email)
+    }
+
+    fn uuid<T>(&self, field: &str, errors: &mut FieldErrors) -> Option<Id<T>> {
+        let text = string(self.member(field)?, field, errors)?;
+        let id = Uuid::try_parse(&text).ok().filter(|_| text.len() == 36).map(Id::from_uuid);
+        if id.is_none() {
+            errors.push(field, FieldCode::InvalidValue, "must be a UUID in its hyphenated form");
+        }
+        id
+    }
+
+    fn named<T>(
+        &self,
+        field: &str,
+        find: impl Fn(&str) -> Option<T>,
+        expected: &str,
+        errors: &mut FieldErrors,
+    ) -> Option<T> {
+        let text = string(self.member(field)?, field, errors)?;
+        let found = find(&text);
+        if found.is_none() {
+            errors.push(field, FieldCode::InvalidValue, format!("must be {expected}"));
+        }
+        found
+    }
+}
+
+/// A key, or `{"key": …, "label": …}`.
+fn column_entry(
+    raw: &RawValue,
+    path: &str,
+    errors: &mut FieldErrors,
+) -> Option<(String, Option<String>)> {
+    if type_of(raw) == JsonType::String {
+        return Some((string(raw, path, errors)?, None));
+    }
+    if type_of(raw) != JsonType::Object {
+        errors.push(
+            path,
+            FieldCode::InvalidType,
+            "must be a column's key, or an object with key and label",
+        );
+        return None;
+    }
+    let members = object(raw, path, Some(&["key", "label"]), errors)?;
+    let mut key = None;
+    let mut label = None;
+    for (name, value) in members {
+        let path = join(path, &name);
+        let text = string(value, &path, errors)?;
+        if name == "key" {
+            key = Some(text);
+        } else if text.is_empty() || text.chars().any(char::is_control) {
+            errors.push(
+                path,
+                FieldCode::InvalidValue,
+                "must not be empty or hold control characters such as line breaks",
+            );
+        } else if text.chars().count() > fixed::LABEL_CHARS {
+            errors.push(
+                path,
+                FieldCode::LimitExceeded,
+                format!("is longer than {} characters", fixed::LABEL_CHARS),
+            );
+        } else {
+            label = Some(text);
+        }
+    }
+    if key.is_none() {
+        errors.push(join(path, "key"), FieldCode::Required, "is required");
+    }
+    key.map(|key| (key, label))
+}
+
+/// A caller's text in an error message, of bearable length.
+fn shown(text: &str) -> String {
+    text.chars().take(100).filter(|c| !c.is_control()).collect()
+}
+
+/// What the caller may see and the job is limited to, whatever the filters say (rule 31).
+fn scope_predicate(resource: &Resource, scope: JobScope, caller: &Caller) -> Predicate {
+    let equal =
+        |column: &ColumnRef, id: Uuid| column_test(column, Test::Equal(scope_value(column, id)));
+    let among = |column: &ColumnRef, ids: Vec<Uuid>| {
+        if ids.is_empty() {
+            return Predicate::Any(Vec::new());
+        }
+        column_test(column, Test::In(ids.into_iter().map(|id| scope_value(column, id)).collect()))
+    };
+    let mut all = vec![equal(&resource.scope.organization, scope.organization.uuid())];
+    if let (Some(column), Some(company)) = (&resource.scope.company, scope.company) {
+        all.push(equal(column, company.uuid()));
+    }
+    if let (Some(column), Some(cooperative)) = (&resource.scope.cooperative, scope.cooperative) {
+        all.push(equal(column, cooperative.uuid()));
+    }
+    if caller.is_restricted() {
+        let mut seen = Vec::new();
+        if let (Some(column), Some(companies)) = (&resource.scope.company, &caller.companies) {
+            seen.push(among(column, companies.iter().map(|id| id.uuid()).collect()));
+        }
+        if let (Some(column), Some(cooperatives)) =
+            (&resource.scope.cooperative, &caller.cooperatives)
+        {
+            seen.push(among(column, cooperatives.iter().map(|id| id.uuid()).collect()));
+        }
+        all.push(Predicate::Any(seen));
+    }
+    if let Some(deleted_at) = &resource.scope.deleted_at {
+        all.push(column_test(deleted_at, Test::Null));
+    }
+    Predicate::All(all)
+}
+
+fn column_test(column: &ColumnRef, test: Test) -> Predicate {
+    Predicate::Column { column: column.clone(), test, negated: false }
+}
+
+fn scope_value(column: &ColumnRef, id: Uuid) -> Value {
+    if column.column_type == crate::column::ColumnType::Uuid {
+        Value::Uuid(id)
+    } else {
+        Value::Text(id.to_string())
+    }
+}

@@ -1,0 +1,97 @@
+//! A batch of rows: one buffer of bytes, and where each cell ends.
+
+/// The bit of a cell's end that says NULL. Cells end below 2 GiB.
+const NULL: u32 = 1 << 31;
+
+/// Rows as bytes with offsets, row by row.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+    columns: usize,
+}
+
+/// One cell: its text, or NULL.
+pub type Cell<'a> = Option<&'a [u8]>;
+
+impl Batch {
+    /// An empty batch for rows of so many columns (at least one).
+    pub fn new(columns: usize) -> Self {
+        assert!(columns > 0, "a row has at least one column");
+        Self { bytes: Vec::new(), ends: Vec::new(), columns }
+    }
+
+    /// Drops all rows and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Appends a cell with a value.
+    pub fn push(&mut self, cell: &[u8]) {
+        self.bytes.extend_from_slice(cell);
+        self.end_cell();
+    }
+
+    /// Appends a NULL cell.
+    pub fn push_null(&mut self) {
+        let end = self.end();
+        self.ends.push(end | NULL);
+    }
+
+    /// The buffer, to write a cell into piece by piece; [`Batch::end_cell`] ends it.
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Ends the cell whose bytes were written into [`Batch::buffer`].
+    pub fn end_cell(&mut self) {
+        let end = self.end();
+        self.ends.push(end);
+    }
+
+    fn end(&self) -> u32 {
+        u32::try_from(self.bytes.len()).ok().filter(|end| end & NULL == 0).expect("a batch is far smaller than 2 GiB")
+    }
+
+    /// Bytes of all cells.
+    pub fn len_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whole rows.
+    pub fn rows(&self) -> usize {
+        self.ends.len() / self.columns
+    }
+
+    /// Whether it holds no cell.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// All cells, row by row, [`Batch::rows`] × columns of them.
+    pub fn cells(&self) -> impl Iterator<Item = Cell<'_>> {
+        let mut start = 0;
+        self.ends.iter().map(move |&end| {
+            let until = (end & !NULL) as usize;
+            let cell = (end & NULL == 0).then(|| &self.bytes[start..until]);
+            start = until;
+            cell
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Batch;
+
+    #[test]
+    fn null_and_empty_are_different_cells() {
+        let mut batch = Batch::new(3);
+        batch.push(b"a");
+        batch.push_null();
+        batch.push(b"");
+        assert_eq!(batch.rows(), 1);
+        assert_eq!(batch.cells().collect::<Vec<_>>(), [Some(&b"a"[..]), None, Some(&b""[..])]);
+    }
+}
