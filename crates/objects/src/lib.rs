@@ -10,6 +10,11 @@
 //! **Absent on purpose.** Listing: what must be cleaned up is known by its recorded key and
 //! upload id. Retrying: the caller knows the time limits (the S3 client's own retries apart).
 
+pub mod disposition;
+pub mod local;
+pub mod memory;
+pub mod s3;
+
 use std::{ops::Range, time::Duration};
 
 use async_trait::async_trait;
@@ -74,10 +79,19 @@ pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 #[async_trait]
 pub trait ObjectStore: Send + Sync + 'static {
     /// Stores a small object in one request. Replaces what was there.
-    async fn put(&self, key: &ObjectKey, content_type: &str, bytes: Bytes) -> Result<ObjectMeta, ObjectError>;
+    async fn put(
+        &self,
+        key: &ObjectKey,
+        content_type: &str,
+        bytes: Bytes,
+    ) -> Result<ObjectMeta, ObjectError>;
 
     /// Opens a multipart upload. Nothing is visible at the key before [`Upload::finish`].
-    async fn begin(&self, key: &ObjectKey, content_type: &str) -> Result<Box<dyn Upload>, ObjectError>;
+    async fn begin(
+        &self,
+        key: &ObjectKey,
+        content_type: &str,
+    ) -> Result<Box<dyn Upload>, ObjectError>;
 
     /// Aborts an upload by its recorded id and frees its parts. Idempotent.
     async fn abort(&self, key: &ObjectKey, upload_id: &str) -> Result<(), ObjectError>;
@@ -86,7 +100,11 @@ pub trait ObjectStore: Send + Sync + 'static {
     async fn head(&self, key: &ObjectKey) -> Result<Option<ObjectMeta>, ObjectError>;
 
     /// The bytes of an object, or of a range of it (end exclusive, within the object).
-    async fn get(&self, key: &ObjectKey, range: Option<Range<u64>>) -> Result<ObjectStream, ObjectError>;
+    async fn get(
+        &self,
+        key: &ObjectKey,
+        range: Option<Range<u64>>,
+    ) -> Result<ObjectStream, ObjectError>;
 
     /// Deletes an object. Idempotent.
     async fn delete(&self, key: &ObjectKey) -> Result<(), ObjectError>;

@@ -1,0 +1,166 @@
+//! A multipart upload into one file.
+//!
+//! All parts but the last have one size, so each has its place in the file and is written there
+//! whenever it comes, without a second copy. The size is known once the first part is here; a
+//! part that comes before it waits in a file of its own and is copied into place at the end.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::{Place, blocking, ignore_missing, refused, remove_folder};
+use crate::{ObjectError, ObjectMeta, Upload};
+
+/// An upload in the making; its folder is `<root>/.uploads/<id>/`.
+pub(super) struct LocalUpload {
+    id: String,
+    folder: PathBuf,
+    place: Place,
+    file: Arc<fs::File>,
+    parts: Mutex<Parts>,
+}
+
+/// What has arrived.
+#[derive(Default)]
+struct Parts {
+    /// The size of the first part, hence of all but the last.
+    part_bytes: Option<u64>,
+    /// The sizes of the parts that are written, by number.
+    written: BTreeMap<u32, u64>,
+}
+
+/// Where a part is written.
+enum Target {
+    /// At its offset in the file.
+    Offset(u64),
+    /// In a file of its own, until the part size is known.
+    Waiting,
+}
+
+impl LocalUpload {
+    pub(super) async fn create(
+        id: String,
+        folder: PathBuf,
+        place: Place,
+    ) -> Result<Self, ObjectError> {
+        let made = folder.clone();
+        let file = blocking(move || {
+            fs::create_dir(&made)?;
+            fs::File::create_new(made.join("data"))
+        })
+        .await?;
+        Ok(Self { id, folder, place, file: Arc::new(file), parts: Mutex::default() })
+    }
+
+    fn parts(&self) -> MutexGuard<'_, Parts> {
+        // Nothing panics while holding it; even then the map is whole.
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Parts {
+    /// Where a part of this size belongs. The first part fixes the size of the others, before
+    /// it is written itself.
+    fn target(&mut self, number: u32, size: u64) -> Result<Target, ObjectError> {
+        if number == 0 {
+            return Err(refused("InvalidPart", "parts are numbered from 1"));
+        }
+        if number == 1 && *self.part_bytes.get_or_insert(size) != size {
+            return Err(refused("InvalidPart", "the first part came again in another size"));
+        }
+        match self.part_bytes {
+            Some(part_bytes) if size > part_bytes => {
+                Err(refused("InvalidPart", "a part is larger than the first"))
+            }
+            Some(part_bytes) => Ok(Target::Offset(u64::from(number - 1) * part_bytes)),
+            None => Ok(Target::Waiting),
+        }
+    }
+
+    /// The size of the object, when the parts make one: none missing, all but the last of one
+    /// size. No part at all makes an empty object.
+    fn total(&self) -> Result<u64, ObjectError> {
+        let Some((&last, &last_size)) = self.written.last_key_value() else { return Ok(0) };
+        let part_bytes = self.written.get(&1).copied().unwrap_or(0);
+        let whole = self.written.len() == last as usize
+            && self.written.range(..last).all(|(_, size)| *size == part_bytes)
+            && last_size <= part_bytes;
+        if !whole {
+            return Err(refused("InvalidPart", "a part is missing or of the wrong size"));
+        }
+        Ok(u64::from(last - 1) * part_bytes + last_size)
+    }
+}
+
+#[async_trait]
+impl Upload for LocalUpload {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    async fn part(&self, number: u32, bytes: Bytes) -> Result<(), ObjectError> {
+        let size = bytes.len() as u64;
+        let target = self.parts().target(number, size)?;
+        let file = Arc::clone(&self.file);
+        let waiting = waiting_path(&self.folder, number);
+        blocking(move || match target {
+            Target::Offset(offset) => {
+                // A repetition of a part that waited must not be overwritten by it later.
+                ignore_missing(fs::remove_file(&waiting))?;
+                file.write_all_at(&bytes, offset)
+            }
+            Target::Waiting => fs::write(&waiting, &bytes),
+        })
+        .await?;
+        self.parts().written.insert(number, size);
+        Ok(())
+    }
+
+    async fn finish(self: Box<Self>) -> Result<ObjectMeta, ObjectError> {
+        let total = self.parts().total()?;
+        let part_bytes = self.parts().part_bytes.unwrap_or(0);
+        let numbers: Vec<u32> = self.parts().written.keys().copied().collect();
+        let Self { folder, place, file, .. } = *self;
+        blocking(move || {
+            for number in numbers {
+                let offset = u64::from(number - 1) * part_bytes;
+                copy_into(&file, offset, &waiting_path(&folder, number))?;
+            }
+            // Cuts what a longer repetition of the last part may have left.
+            file.set_len(total)?;
+            file.sync_all()?;
+            place.fill_from(&folder.join("data"))?;
+            remove_folder(&folder)
+        })
+        .await?;
+        Ok(ObjectMeta { size: total, etag: None })
+    }
+
+    async fn abort(self: Box<Self>) -> Result<(), ObjectError> {
+        let folder = self.folder;
+        blocking(move || remove_folder(&folder)).await
+    }
+}
+
+fn waiting_path(folder: &Path, number: u32) -> PathBuf {
+    folder.join(format!("part-{number}"))
+}
+
+/// Copies a part that waited to its place; nothing to do for one that did not wait.
+fn copy_into(file: &fs::File, offset: u64, waiting: &Path) -> io::Result<()> {
+    match fs::File::open(waiting) {
+        Ok(mut part) => {
+            let mut target = file;
+            io::Seek::seek(&mut target, io::SeekFrom::Start(offset))?;
+            io::copy(&mut part, &mut target).map(|_| ())
+        }
+        Err(error) => ignore_missing(Err(error)),
+    }
+}

@@ -1,0 +1,100 @@
+//! Enqueueing: the insert is the enqueue, and the answer comes after one commit. Requests that
+//! arrive while a commit is under way share the next one (a group commit), because all jobs of
+//! an organization lock its turn row until the commit is on disk.
+
+use outport_domain::{
+    caller::Caller,
+    id::{JobId, ScheduleId},
+    job::{ExportJob, Format, JobScope},
+    locale::Locale,
+};
+
+use crate::{Store, StoreError, Tx};
+
+/// A job to be.
+#[derive(Clone, Debug)]
+pub struct NewJob {
+    /// Its id.
+    pub id: JobId,
+    /// The schedule that asks.
+    pub schedule: Option<ScheduleId>,
+    /// Who asks.
+    pub caller: Caller,
+    /// What its rows are limited to.
+    pub scope: JobScope,
+    /// The resource's name.
+    pub resource: String,
+    /// The file's format.
+    pub format: Format,
+    /// The column keys, in order.
+    pub columns: Vec<String>,
+    /// The `filters` member as sent.
+    pub filters: String,
+    /// The whole body as accepted.
+    pub request: String,
+    /// The `metadata` member as sent.
+    pub metadata: Option<String>,
+    /// The language.
+    pub locale: Locale,
+    /// Who gets the mail, when it is not the caller.
+    pub notify_email: Option<String>,
+    /// The name that people see.
+    pub file_name: String,
+    /// When it was asked for; what relative defaults were computed against.
+    pub requested_at: chrono::DateTime<chrono::Utc>,
+}
+
+/// An `Idempotency-Key` as used by one caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    /// The header's value; scoped to the job's organization and caller.
+    pub key: String,
+    /// SHA-256 of the request's body.
+    pub fingerprint: [u8; 32],
+    /// How long it is remembered.
+    pub life: std::time::Duration,
+}
+
+/// What a submission came to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Submitted {
+    /// A new job.
+    Created(ExportJob),
+    /// The job that the same key and body made before.
+    Repeated(ExportJob),
+    /// The key was used with another body: nothing was written.
+    KeyReused,
+    /// The organization has too many queued jobs: nothing was written.
+    QueueFull,
+}
+
+/// Inserts a job (PENDING, due now), its turn row, its idempotency key and its requester.
+pub async fn submit(
+    tx: &mut Tx,
+    job: &NewJob,
+    key: Option<&IdempotencyKey>,
+    queued_per_organization: u32,
+) -> Result<Submitted, StoreError> {
+    todo!()
+}
+
+/// Groups concurrent submissions into shared commits. Cheap to clone; ends when the last clone
+/// is dropped.
+#[derive(Clone)]
+pub struct Submitter {}
+
+impl Submitter {
+    /// Starts the task that commits. Needs a running Tokio runtime.
+    pub fn start(store: Store, queued_per_organization: u32) -> Self {
+        todo!()
+    }
+
+    /// Submits one job and answers after the commit that holds it.
+    pub async fn submit(
+        &self,
+        job: NewJob,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Submitted, StoreError> {
+        todo!()
+    }
+}
