@@ -1,1 +1,55 @@
-//! placeholder
+//! One run of an export job, from its claim to its commit, readable in [`run::run_export`].
+//!
+//! **Words.** The *reader* takes batches from the source, the *encoder* makes bytes of them,
+//! the *file writer* counts, digests and uploads them. A *run* owns all three and a *lease*
+//! that lives only as long as the run shows progress.
+//!
+//! **Invariants.** A job becomes COMPLETED only when the source said that its result was
+//! complete, the encoder counted as many rows as the reader, and the store reports as many
+//! bytes as were sent. Where a run will write is recorded before its first byte. A run that
+//! lost its lease writes nothing more. Cleaning up never touches the object that the job names.
+//!
+//! **Absent on purpose.** Telling anybody: the relay does that, and the two meet only in a table.
+
+pub mod csv;
+mod file_writer;
+mod lease;
+pub mod run;
+pub mod sweeper;
+mod worker;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use outport_domain::{crash::CrashPlan, limits::Limits, spec::Catalogue};
+use outport_objects::ObjectStore;
+use outport_source::Source;
+use outport_store::{Store, jobs::FinishPolicy};
+
+/// What all runs of one process share.
+#[derive(Clone)]
+pub struct Pipeline {
+    /// Our own state.
+    pub store: Store,
+    /// Where files go.
+    pub objects: Arc<dyn ObjectStore>,
+    /// What may be exported.
+    pub catalogue: Arc<Catalogue>,
+    /// The configured connections by name.
+    pub sources: Arc<BTreeMap<String, Arc<dyn Source>>>,
+    /// Every bound.
+    pub limits: Arc<Limits>,
+    /// Where this process dies in tests.
+    pub crash: CrashPlan,
+}
+
+impl Pipeline {
+    /// The budgets that ending a run applies.
+    pub fn finish_policy(&self) -> FinishPolicy {
+        FinishPolicy {
+            job_failures: self.limits.job_failures,
+            backoff: self.limits.job_backoff,
+            backoff_most: self.limits.job_backoff_most,
+            file_retention: self.limits.file_retention,
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! One run: resolve, read, encode, upload, verify. What it comes to is committed by its worker.
+
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use outport_domain::{
+    crash::CrashPoint,
+    failure::{Disposition, Failure, FailureCode},
+    id::Fence,
+    job::{ExportJob, FinishedFile, Format, Progress, Stage},
+    limits::Limits,
+    object_key::ObjectKey,
+    spec::{self, ExportSpec, RequestContext},
+};
+use outport_objects::{ObjectError, ObjectStore};
+use outport_source::{Batch, Next, RowStream, Source, SourceError};
+use outport_store::{
+    Store,
+    jobs::{self, Hold},
+};
+use tokio::{
+    sync::mpsc,
+    task::{JoinError, JoinHandle},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Pipeline,
+    csv::CsvEncoder,
+    file_writer::{FileWriter, store_failure},
+};
+
+/// Batches on their way from the reader to the encoder.
+const BATCHES_IN_FLIGHT: usize = 2;
+
+/// How a run ended without a file.
+#[derive(Debug)]
+pub enum Ended {
+    /// It failed; the cause is for the log.
+    Failed(Failure, Option<outport_store::Cause>),
+    /// It was asked to stop.
+    Canceled,
+    /// Its lease is another's: it writes nothing more.
+    Lost,
+    /// Its worker is stopping.
+    HandedBack,
+}
+
+impl Ended {
+    pub(crate) fn stuck_store() -> Self {
+        Self::Failed(
+            Failure::new(
+                FailureCode::StoreWriteFailed,
+                "the object store made no progress in time",
+            ),
+            None,
+        )
+    }
+
+    pub(crate) fn panicked(join: JoinError) -> Self {
+        Self::Failed(
+            Failure::new(
+                FailureCode::Internal,
+                "an unexpected error ended the run; the log has the details",
+            ),
+            Some(Box::new(join)),
+        )
+    }
+}
+
+/// A task that does not outlive who waits for it.
+pub(crate) struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl<T: Send + 'static> AbortOnDrop<T> {
+    pub(crate) fn spawn(future: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(tokio::spawn(future))
+    }
+
+    pub(crate) async fn join(mut self) -> Result<T, JoinError> {
+        (&mut self.0).await
+    }
+}
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What a run shares with its lease and with who cleans up after it.
+pub struct RunState {
+    pub(crate) store: Store,
+    pub(crate) objects: Arc<dyn ObjectStore>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) fence: Fence,
+    pub(crate) key: ObjectKey,
+    /// Set when the query must end: by cancel, loss, or any other end of the run.
+    pub(crate) stop: CancellationToken,
+    progress: Mutex<Progress>,
+    touched: Mutex<Instant>,
+    /// Set before the first byte is written; the inner one is the upload's id.
+    written: Mutex<Option<Option<String>>>,
+}
+
+impl RunState {
+    pub(crate) fn new(pipeline: &Pipeline, fence: Fence, key: ObjectKey) -> Self {
+        Self {
+            store: pipeline.store.clone(),
+            objects: Arc::clone(&pipeline.objects),
+            limits: Arc::clone(&pipeline.limits),
+            fence,
+            key,
+            stop: CancellationToken::new(),
+            progress: Mutex::default(),
+            touched: Mutex::new(Instant::now()),
+            written: Mutex::default(),
+        }
+    }
+
+    /// Says that the run got on.
+    pub(crate) fn touch(&self) {
+        *lock(&self.touched) = Instant::now();
+    }
+
+    /// How long ago the run last got on.
+    pub(crate) fn idle(&self) -> Duration {
+        lock(&self.touched).elapsed()
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        *lock(&self.progress)
+    }
+
+    pub(crate) fn written(&self) -> Option<Option<String>> {
+        lock(&self.written).clone()
+    }
+
+    fn enter(&self, stage: Stage) {
+        lock(&self.progress).stage = Some(stage);
+        self.touch();
+    }
+
+    fn rows(&self, done: u64, total: Option<u64>) {
+        let mut progress = lock(&self.progress);
+        progress.done = done;
+        progress.total = total;
+        drop(progress);
+        self.touch();
+    }
+
+    /// An operation of the object store, within the no-progress time.
+    pub(crate) async fn timed<T>(
+        &self,
+        operation: impl Future<Output = Result<T, ObjectError>>,
+    ) -> Result<T, Ended> {
+        match tokio::time::timeout(self.limits.no_progress, operation).await {
+            Ok(result) => result.map_err(store_failure),
+            Err(_elapsed) => Err(Ended::stuck_store()),
+        }
+    }
+
+    /// Records where this run writes, before its first byte.
+    pub(crate) async fn record_object(&self, upload_id: Option<&str>) -> Result<(), Ended> {
+        *lock(&self.written) = Some(upload_id.map(str::to_owned));
+        match jobs::record_object(&self.store, &self.fence, &self.key, upload_id).await {
+            Ok(Hold::Held | Hold::CancelRequested) => Ok(()),
+            Ok(Hold::Lost) => Err(Ended::Lost),
+            Err(error) => Err(Ended::Failed(
+                Failure::new(FailureCode::Internal, "the state database could not be written"),
+                Some(Box::new(error)),
+            )),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // Every value behind these locks is whole at any time, so a panic elsewhere spoils nothing.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a claimed job up to the verified object. Nothing is committed here.
+pub async fn run_export(
+    pipeline: &Pipeline,
+    job: &ExportJob,
+    state: &Arc<RunState>,
+) -> Result<FinishedFile, Ended> {
+    state.enter(Stage::Resolve);
+    let spec = resolve(pipeline, job)?;
+    let source = source_of(pipeline, &spec)?;
+
+    state.enter(Stage::Prepare);
+    let rows = open(&*source, &spec, state).await?;
+    let snapshot_at = rows.snapshot_at();
+
+    state.enter(Stage::Generate);
+    let mut encoder = match spec.format {
+        Format::Csv => CsvEncoder::new(&spec),
+    };
+    let mut file =
+        FileWriter::new(Arc::clone(state), pipeline.crash.clone(), spec.format.content_type());
+    let counted =
+        transfer(pipeline, state, rows, spec.columns.len(), &mut encoder, &mut file).await?;
+    if counted != encoder.rows() {
+        let message =
+            format!("the source counted {counted} rows and {} were encoded", encoder.rows());
+        return Err(Ended::Failed(Failure::new(FailureCode::SourceTruncated, message), None));
+    }
+    let written = file.finish().await?;
+    pipeline.crash.reach(CrashPoint::AfterUpload).await;
+
+    state.enter(Stage::Validate);
+    state.rows(counted, Some(counted));
+    verify(state, written.size_bytes).await?;
+    pipeline.crash.reach(CrashPoint::AfterVerify).await;
+    Ok(FinishedFile {
+        key: state.key.clone(),
+        size_bytes: written.size_bytes,
+        stored_bytes: written.size_bytes,
+        total_rows: counted,
+        sha256: written.sha256,
+        warnings: encoder.warnings(),
+        snapshot_at,
+    })
+}
+
+/// The accepted body once more, against the resources as they are declared now.
+fn resolve(pipeline: &Pipeline, job: &ExportJob) -> Result<ExportSpec, Ended> {
+    let context =
+        RequestContext { caller: &job.caller, locale: job.locale, requested_at: job.created_at };
+    spec::parse(&job.request, &pipeline.catalogue, context).map_err(|errors| {
+        let faults: Vec<String> =
+            errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect();
+        let message = format!("the request no longer fits its resource: {}", faults.join("; "));
+        Ended::Failed(Failure::new(FailureCode::SchemaMismatch, message), None)
+    })
+}
+
+fn source_of(pipeline: &Pipeline, spec: &ExportSpec) -> Result<Arc<dyn Source>, Ended> {
+    pipeline.sources.get(&spec.resource.connection).cloned().ok_or_else(|| {
+        let message = format!("connection '{}' is not configured", spec.resource.connection);
+        let failure = Failure::new(FailureCode::SourceUnreachable, message);
+        Ended::Failed(failure.with_disposition(Disposition::Abandon), None)
+    })
+}
+
+async fn open(
+    source: &dyn Source,
+    spec: &ExportSpec,
+    state: &RunState,
+) -> Result<Box<dyn RowStream>, Ended> {
+    let opened = tokio::time::timeout(state.limits.no_progress, source.open(&spec.selection)).await;
+    match opened {
+        Ok(opened) => opened.map_err(source_failure),
+        Err(_elapsed) => Err(stalled()),
+    }
+}
+
+fn source_failure(error: SourceError) -> Ended {
+    Ended::Failed(Failure::from(&error), Some(Box::new(error)))
+}
+
+fn stalled() -> Ended {
+    Ended::Failed(
+        Failure::new(FailureCode::SourceStalled, "the source sent nothing for too long"),
+        None,
+    )
+}
+
+/// Moves all rows into the file and returns how many the reader counted.
+async fn transfer(
+    pipeline: &Pipeline,
+    state: &Arc<RunState>,
+    rows: Box<dyn RowStream>,
+    columns: usize,
+    encoder: &mut CsvEncoder,
+    file: &mut FileWriter,
+) -> Result<u64, Ended> {
+    let (filled, mut batches) = mpsc::channel(BATCHES_IN_FLIGHT);
+    let (emptied, spare) = mpsc::channel(BATCHES_IN_FLIGHT + 2);
+    // Whatever ends this function, the query ends too.
+    let _query_ends = state.stop.clone().drop_guard();
+    let reader = AbortOnDrop::spawn(read(Arc::clone(state), rows, columns, filled, spare));
+    let mut bytes = Vec::new();
+    encoder.header(&mut bytes);
+    file.write(&bytes).await?;
+    let mut first = true;
+    while let Some(batch) = batches.recv().await {
+        bytes.clear();
+        encoder.rows_of(&batch, &mut bytes).map_err(|failure| Ended::Failed(failure, None))?;
+        // A full or closed way back only means that the reader makes itself a new batch.
+        drop(emptied.try_send(batch));
+        if encoder.rows() > state.limits.rows_per_export {
+            return Err(limit_exceeded("rows", state.limits.rows_per_export));
+        }
+        file.write(&bytes).await?;
+        if file.size_bytes() > state.limits.bytes_per_export {
+            return Err(limit_exceeded("bytes", state.limits.bytes_per_export));
+        }
+        state.rows(encoder.rows(), None);
+        if first {
+            first = false;
+            pipeline.crash.reach(CrashPoint::MidRows).await;
+        }
+    }
+    if first {
+        pipeline.crash.reach(CrashPoint::MidRows).await;
+    }
+    reader.join().await.unwrap_or_else(|join| Err(Ended::panicked(join)))
+}
+
+fn limit_exceeded(what: &str, limit: u64) -> Ended {
+    let message = format!("the export has more than {limit} {what}; narrow the filters");
+    Ended::Failed(Failure::new(FailureCode::LimitExceeded, message), None)
+}
+
+/// The reader: fills batches until the source says that the result is complete.
+async fn read(
+    state: Arc<RunState>,
+    mut rows: Box<dyn RowStream>,
+    columns: usize,
+    filled: mpsc::Sender<Batch>,
+    mut spare: mpsc::Receiver<Batch>,
+) -> Result<u64, Ended> {
+    let opened = Instant::now();
+    loop {
+        let mut batch = spare.try_recv().unwrap_or_else(|_| Batch::new(columns));
+        let next = tokio::select! {
+            biased;
+            () = state.stop.cancelled() => None,
+            next = tokio::time::timeout(state.limits.no_progress, rows.next(&mut batch)) => Some(next),
+        };
+        let ended = match next {
+            None => Ended::Canceled,
+            Some(Err(_elapsed)) => stalled(),
+            Some(Ok(Err(error))) => return Err(source_failure(error)),
+            Some(Ok(Ok(Next::End { rows }))) => return Ok(rows),
+            Some(Ok(Ok(Next::Rows))) if opened.elapsed() > state.limits.snapshot_age => {
+                let message = "reading took longer than a snapshot may live; narrow the filters";
+                Ended::Failed(Failure::new(FailureCode::SnapshotTooOld, message), None)
+            }
+            Some(Ok(Ok(Next::Rows))) => {
+                state.touch();
+                if filled.send(batch).await.is_ok() {
+                    continue;
+                }
+                Ended::Canceled
+            }
+        };
+        rows.cancel().await;
+        return Err(ended);
+    }
+}
+
+/// The store must report exactly the bytes that were sent (rule 1).
+async fn verify(state: &RunState, stored_bytes: u64) -> Result<(), Ended> {
+    let reported = state.timed(state.objects.head(&state.key)).await?;
+    let message = match reported {
+        Some(meta) if meta.size == stored_bytes => return Ok(()),
+        Some(meta) => {
+            format!("the object store reports {} bytes and {stored_bytes} were sent", meta.size)
+        }
+        None => "the object store does not know the object that it accepted".to_owned(),
+    };
+    Err(Ended::Failed(Failure::new(FailureCode::StoreMismatch, message), None))
+}

@@ -1,0 +1,53 @@
+//! The sweeper: deletes what runs left in the object store, expires files whose time has come,
+//! and forgets what is past its retention. It only ever touches keys that our own rows name.
+
+use outport_domain::crash::CrashPoint;
+use outport_store::{StoreError, access, jobs, runs};
+
+use crate::Pipeline;
+
+/// Rows of one sweep.
+const AT_ONCE: u32 = 100;
+
+/// What one sweep did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Objects and uploads removed.
+    pub leftovers: u64,
+    /// Jobs that became EXPIRED.
+    pub expired: u64,
+    /// Jobs forgotten.
+    pub purged: u64,
+}
+
+impl Pipeline {
+    /// Sweeps once. What cannot be removed now is offered again next time.
+    pub async fn sweep(&self) -> Result<Swept, StoreError> {
+        let mut swept = Swept::default();
+        let mut tx = self.store.begin().await?;
+        swept.expired = jobs::expire_due(&mut tx, AT_ONCE).await?.len() as u64;
+        tx.commit().await?;
+        for leftover in runs::leftovers(&self.store, AT_ONCE).await? {
+            let removed = async {
+                if let Some(upload_id) = &leftover.upload_id {
+                    self.objects.abort(&leftover.key, upload_id).await?;
+                }
+                self.objects.delete(&leftover.key).await
+            };
+            if let Err(error) = removed.await {
+                tracing::warn!(job = %leftover.job, error = &error as &dyn std::error::Error, "a leftover stays for now");
+                continue;
+            }
+            self.crash.reach(CrashPoint::DuringSweep).await;
+            let mut tx = self.store.begin().await?;
+            runs::record_swept(&mut tx, &leftover).await?;
+            tx.commit().await?;
+            swept.leftovers += 1;
+        }
+        let mut tx = self.store.begin().await?;
+        swept.purged = jobs::purge(&mut tx, self.limits.job_retention, AT_ONCE).await?;
+        access::forget_keys(&mut tx).await?;
+        tx.commit().await?;
+        Ok(swept)
+    }
+}
