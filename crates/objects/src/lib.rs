@@ -13,6 +13,7 @@
 pub mod disposition;
 pub mod local;
 pub mod memory;
+mod parts;
 pub mod s3;
 
 use std::{ops::Range, time::Duration};

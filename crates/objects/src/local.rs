@@ -23,7 +23,9 @@ use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use url::Url;
 use uuid::Uuid;
 
-use crate::{DownloadHeaders, ObjectError, ObjectMeta, ObjectStore, ObjectStream, Upload};
+use crate::{
+    DownloadHeaders, ObjectError, ObjectMeta, ObjectStore, ObjectStream, Upload, parts::refused,
+};
 use upload::LocalUpload;
 
 /// How much of a file is read at once.
@@ -196,7 +198,7 @@ impl Place {
             fs::create_dir_all(parent)?;
             match fs::rename(file, &self.path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < 10 => {
-                    attempts += 1
+                    attempts += 1;
                 }
                 moved => break moved?,
             }
@@ -300,10 +302,6 @@ fn of_io(error: io::Error) -> ObjectError {
         }
         _ => ObjectError::Failed(error.into()),
     }
-}
-
-fn refused(code: &str, cause: &str) -> ObjectError {
-    ObjectError::Refused { code: code.to_owned(), cause: cause.into() }
 }
 
 #[cfg(test)]

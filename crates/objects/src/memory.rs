@@ -19,7 +19,10 @@ use tokio::sync::watch;
 use url::Url;
 use uuid::Uuid;
 
-use crate::{DownloadHeaders, ObjectError, ObjectMeta, ObjectStore, ObjectStream, Upload};
+use crate::{
+    DownloadHeaders, ObjectError, ObjectMeta, ObjectStore, ObjectStream, Upload,
+    parts::{refused, total_bytes},
+};
 
 /// How large the pieces of a download are.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -230,7 +233,7 @@ impl Fault {
     fn before(self) -> Option<ObjectError> {
         match self {
             Self::Unreachable => Some(unreachable()),
-            Self::Refused(code) => Some(refused(code)),
+            Self::Refused(code) => Some(refused(code, "planned")),
             Self::Full => Some(ObjectError::Full("planned".into())),
             Self::AnswerLost | Self::WrongSize | Self::BreakAfter(_) => None,
         }
@@ -296,7 +299,7 @@ impl ObjectStore for MemoryStore {
         let size = bytes.len() as u64;
         let range = range.unwrap_or(0..size);
         if range.start > range.end || range.end > size {
-            return Err(refused("InvalidRange"));
+            return Err(refused("InvalidRange", "the range is not within the object"));
         }
         let mut bytes = bytes.slice(range.start as usize..range.end as usize);
         let mut broken = None;
@@ -352,8 +355,10 @@ impl Upload for MemoryUpload {
     async fn part(&self, number: u32, bytes: Bytes) -> Result<(), ObjectError> {
         self.store
             .step(Step::Part(number), |state| {
-                let upload =
-                    state.uploads.get_mut(&self.id).ok_or_else(|| refused("NoSuchUpload"))?;
+                let upload = state
+                    .uploads
+                    .get_mut(&self.id)
+                    .ok_or_else(|| refused("NoSuchUpload", "no such upload"))?;
                 upload.parts.insert(number, bytes);
                 Ok(())
             })
@@ -362,10 +367,12 @@ impl Upload for MemoryUpload {
 
     async fn finish(self: Box<Self>) -> Result<ObjectMeta, ObjectError> {
         let meta = self.store.measured(Step::Finish, |state| {
-            let upload = state.uploads.get(&self.id).ok_or_else(|| refused("NoSuchUpload"))?;
-            if !upload.is_whole() {
-                return Err(refused("InvalidPart"));
-            }
+            let upload = state
+                .uploads
+                .get(&self.id)
+                .ok_or_else(|| refused("NoSuchUpload", "no such upload"))?;
+            let sizes = upload.parts.iter().map(|(number, part)| (*number, part.len() as u64));
+            total_bytes(&sizes.collect())?;
             let bytes: Bytes =
                 upload.parts.values().flat_map(|part| part.iter().copied()).collect();
             let (size, key) = (bytes.len() as u64, upload.key.clone());
@@ -386,17 +393,6 @@ impl Upload for MemoryUpload {
     }
 }
 
-impl OpenUpload {
-    /// No part missing, all but the last of one size.
-    fn is_whole(&self) -> bool {
-        let Some((&last, last_part)) = self.parts.last_key_value() else { return true };
-        let Some(first) = self.parts.get(&1) else { return false };
-        self.parts.len() == last as usize
-            && self.parts.range(..last).all(|(_, part)| part.len() == first.len())
-            && last_part.len() <= first.len()
-    }
-}
-
 async fn wait_for_true(flag: &watch::Sender<bool>) {
     let waited = flag.subscribe().wait_for(|is_true| *is_true).await.is_ok();
     debug_assert!(waited, "the sender is borrowed, so it lives");
@@ -404,8 +400,4 @@ async fn wait_for_true(flag: &watch::Sender<bool>) {
 
 fn unreachable() -> ObjectError {
     ObjectError::Unreachable("planned".into())
-}
-
-fn refused(code: &str) -> ObjectError {
-    ObjectError::Refused { code: code.to_owned(), cause: "planned".into() }
 }

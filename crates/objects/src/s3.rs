@@ -1,4 +1,4 @@
-//! S3 and what speaks its language (MinIO, Ceph, Garage, R2, …).
+//! S3 and what speaks its language (`MinIO`, Ceph, Garage, R2, …).
 //!
 //! Two endpoints may differ: the one this process talks to, and the public one that pre-signed
 //! links name, because a signature holds for one host only.
@@ -22,10 +22,12 @@ use url::Url;
 
 pub use self::config::{ChecksumMode, S3Config, S3Credentials, SecretAccessKey};
 use self::{
-    failure::{ObjectFailure as _, of_body},
+    failure::{of_body, of_sdk},
     upload::S3Upload,
 };
-use crate::{DownloadHeaders, ObjectError, ObjectMeta, ObjectStore, ObjectStream, Upload};
+use crate::{
+    DownloadHeaders, ObjectError, ObjectMeta, ObjectStore, ObjectStream, Upload, parts::refused,
+};
 
 /// A bucket, or the part of it below a prefix. Cheap to clone.
 #[derive(Clone)]
@@ -56,7 +58,7 @@ impl S3Store {
     /// HEAD of a full name in the bucket.
     async fn head_name(&self, name: &str) -> Result<Option<ObjectMeta>, ObjectError> {
         let request = self.client.head_object().bucket(&self.bucket).key(name);
-        match request.send().await.map_err(|error| error.into_object_error()) {
+        match request.send().await.map_err(of_sdk) {
             Ok(answer) => Ok(Some(ObjectMeta {
                 size: answer.content_length().unwrap_or(0).unsigned_abs(),
                 etag: answer.e_tag,
@@ -78,7 +80,7 @@ impl S3Store {
             .bucket(&self.bucket)
             .key(name)
             .upload_id(upload_id);
-        match request.send().await.map_err(|error| error.into_object_error()) {
+        match request.send().await.map_err(of_sdk) {
             Err(ObjectError::Refused { code, .. }) if code == "NoSuchUpload" => Ok(()),
             Ok(_) | Err(ObjectError::NotFound) => Ok(()),
             Err(error) => Err(error),
@@ -97,7 +99,7 @@ impl ObjectStore for S3Store {
         let name = self.name(key);
         let request = self.client.put_object().bucket(&self.bucket).key(&name);
         let sent = request.content_type(content_type).body(body(bytes)).send().await;
-        sent.map_err(|error| error.into_object_error())?;
+        sent.map_err(of_sdk)?;
         self.head_of_new(&name).await
     }
 
@@ -109,11 +111,9 @@ impl ObjectStore for S3Store {
         let name = self.name(key);
         let request = self.client.create_multipart_upload().bucket(&self.bucket).key(&name);
         let answer = request.content_type(content_type).send().await;
-        let answer = answer.map_err(|error| error.into_object_error())?;
-        let id = answer.upload_id.ok_or_else(|| ObjectError::Refused {
-            code: "NoUploadId".to_owned(),
-            cause: "the answer to CreateMultipartUpload names no upload id".into(),
-        })?;
+        let answer = answer.map_err(of_sdk)?;
+        let id =
+            answer.upload_id.ok_or_else(|| refused("NoUploadId", "no upload id in the answer"))?;
         Ok(Box::new(S3Upload::new(self.clone(), name, id)))
     }
 
@@ -141,13 +141,13 @@ impl ObjectStore for S3Store {
         };
         let request = self.client.get_object().bucket(&self.bucket).key(self.name(key));
         let answer = request.set_range(range).send().await;
-        let answer = answer.map_err(|error| error.into_object_error())?;
+        let answer = answer.map_err(of_sdk)?;
         Ok(stream::try_unfold(answer.body, next_bytes).boxed())
     }
 
     async fn delete(&self, key: &ObjectKey) -> Result<(), ObjectError> {
         let request = self.client.delete_object().bucket(&self.bucket).key(self.name(key));
-        match request.send().await.map_err(|error| error.into_object_error()) {
+        match request.send().await.map_err(of_sdk) {
             Ok(_) | Err(ObjectError::NotFound) => Ok(()),
             Err(error) => Err(error),
         }
@@ -167,7 +167,7 @@ impl ObjectStore for S3Store {
             .response_content_type(&headers.content_type)
             .presigned(expiry)
             .await
-            .map_err(|error| error.into_object_error())?;
+            .map_err(of_sdk)?;
         let url = Url::parse(signed.uri()).map_err(|error| ObjectError::Failed(error.into()))?;
         Ok(Some(url))
     }
@@ -176,12 +176,9 @@ impl ObjectStore for S3Store {
     /// made from the status, since the answer to HEAD has no body to name one.
     async fn check(&self) -> Result<(), ObjectError> {
         let asked = self.client.head_bucket().bucket(&self.bucket).send().await;
-        match asked.map_err(|error| error.into_object_error()) {
+        match asked.map_err(of_sdk) {
             Ok(_) => Ok(()),
-            Err(ObjectError::NotFound) => Err(ObjectError::Refused {
-                code: "NoSuchBucket".to_owned(),
-                cause: "the bucket does not exist".into(),
-            }),
+            Err(ObjectError::NotFound) => Err(refused("NoSuchBucket", "the bucket does not exist")),
             Err(error) => Err(error),
         }
     }
@@ -201,10 +198,7 @@ async fn next_bytes(mut body: ByteStream) -> Result<Option<(Bytes, ByteStream)>,
 /// The stream of an empty range.
 fn nothing_within(range: &Range<u64>, found: &ObjectMeta) -> Result<ObjectStream, ObjectError> {
     if range.start > range.end || range.end > found.size {
-        return Err(ObjectError::Refused {
-            code: "InvalidRange".to_owned(),
-            cause: "the range is not within the object".into(),
-        });
+        return Err(refused("InvalidRange", "the range is not within the object"));
     }
     Ok(stream::empty().boxed())
 }

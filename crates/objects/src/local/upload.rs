@@ -15,8 +15,11 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{Place, blocking, ignore_missing, refused, remove_folder};
-use crate::{ObjectError, ObjectMeta, Upload};
+use super::{Place, blocking, ignore_missing, remove_folder};
+use crate::{
+    ObjectError, ObjectMeta, Upload,
+    parts::{invalid_part, total_bytes},
+};
 
 /// An upload in the making; its folder is `<root>/.uploads/<id>/`.
 pub(super) struct LocalUpload {
@@ -70,32 +73,18 @@ impl Parts {
     /// it is written itself.
     fn target(&mut self, number: u32, size: u64) -> Result<Target, ObjectError> {
         if number == 0 {
-            return Err(refused("InvalidPart", "parts are numbered from 1"));
+            return Err(invalid_part("parts are numbered from 1"));
         }
         if number == 1 && *self.part_bytes.get_or_insert(size) != size {
-            return Err(refused("InvalidPart", "the first part came again in another size"));
+            return Err(invalid_part("the first part came again in another size"));
         }
         match self.part_bytes {
             Some(part_bytes) if size > part_bytes => {
-                Err(refused("InvalidPart", "a part is larger than the first"))
+                Err(invalid_part("a part is larger than the first"))
             }
             Some(part_bytes) => Ok(Target::Offset(u64::from(number - 1) * part_bytes)),
             None => Ok(Target::Waiting),
         }
-    }
-
-    /// The size of the object, when the parts make one: none missing, all but the last of one
-    /// size. No part at all makes an empty object.
-    fn total(&self) -> Result<u64, ObjectError> {
-        let Some((&last, &last_size)) = self.written.last_key_value() else { return Ok(0) };
-        let part_bytes = self.written.get(&1).copied().unwrap_or(0);
-        let whole = self.written.len() == last as usize
-            && self.written.range(..last).all(|(_, size)| *size == part_bytes)
-            && last_size <= part_bytes;
-        if !whole {
-            return Err(refused("InvalidPart", "a part is missing or of the wrong size"));
-        }
-        Ok(u64::from(last - 1) * part_bytes + last_size)
     }
 }
 
@@ -124,7 +113,7 @@ impl Upload for LocalUpload {
     }
 
     async fn finish(self: Box<Self>) -> Result<ObjectMeta, ObjectError> {
-        let total = self.parts().total()?;
+        let total = total_bytes(&self.parts().written)?;
         let part_bytes = self.parts().part_bytes.unwrap_or(0);
         let numbers: Vec<u32> = self.parts().written.keys().copied().collect();
         let Self { folder, place, file, .. } = *self;

@@ -14,31 +14,24 @@ use crate::{Cause, ObjectError};
 /// The longest error code that is passed on.
 const MAX_CODE_CHARS: usize = 64;
 
-/// An error of the client as one of the port.
-pub(super) trait ObjectFailure {
-    /// Sorts it; the original becomes the cause.
-    fn into_object_error(self) -> ObjectError;
-}
-
-impl<E> ObjectFailure for SdkError<E, HttpResponse>
+/// An error of the client as one of the port; the original becomes the cause.
+pub(super) fn of_sdk<E>(error: SdkError<E, HttpResponse>) -> ObjectError
 where
     E: ProvideErrorMetadata + Error + Send + Sync + 'static,
 {
-    fn into_object_error(self) -> ObjectError {
-        match &self {
-            Self::ServiceError(error) => {
-                let status = error.raw().status().as_u16();
-                let code = error.err().meta().code().map_or_else(|| code_of(status), code_text);
-                of_answer(code, status, self.into())
-            }
-            _ if has_credentials_error(&self) => {
-                ObjectError::Refused { code: "NoCredentials".to_owned(), cause: self.into() }
-            }
-            Self::TimeoutError(_) | Self::DispatchFailure(_) | Self::ResponseError(_) => {
-                ObjectError::Unreachable(self.into())
-            }
-            _ => ObjectError::Failed(self.into()),
+    match &error {
+        SdkError::ServiceError(answer) => {
+            let status = answer.raw().status().as_u16();
+            let code = answer.err().meta().code().map_or_else(|| code_of(status), code_text);
+            of_answer(code, status, error.into())
         }
+        _ if has_credentials_error(&error) => {
+            ObjectError::Refused { code: "NoCredentials".to_owned(), cause: error.into() }
+        }
+        SdkError::TimeoutError(_) | SdkError::DispatchFailure(_) | SdkError::ResponseError(_) => {
+            ObjectError::Unreachable(error.into())
+        }
+        _ => ObjectError::Failed(error.into()),
     }
 }
 
@@ -75,8 +68,14 @@ fn code_text(code: &str) -> String {
 }
 
 fn has_credentials_error(error: &(dyn Error + 'static)) -> bool {
-    std::iter::successors(Some(error), |error| error.source())
-        .any(|error| error.is::<CredentialsError>())
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if error.is::<CredentialsError>() {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 #[cfg(test)]

@@ -13,19 +13,25 @@ use aws_sdk_s3::{
 };
 use bytes::Bytes;
 
-use super::{S3Store, body, failure::ObjectFailure as _};
-use crate::{ObjectError, ObjectMeta, Upload};
+use super::{S3Store, body, failure::of_sdk};
+use crate::{
+    ObjectError, ObjectMeta, Upload,
+    parts::{invalid_part, refused, total_bytes},
+};
 
 /// Completing joins all parts, which takes large objects minutes in some stores. The caller's
 /// own limit is shorter where it must be.
 const COMPLETE_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// S3's own limit.
+const MAX_PARTS: u32 = 10_000;
 
 /// An upload in the making.
 pub(super) struct S3Upload {
     store: S3Store,
     name: String,
     id: String,
-    parts: Mutex<BTreeMap<i32, Part>>,
+    parts: Mutex<BTreeMap<u32, Part>>,
 }
 
 /// A part the store has taken.
@@ -39,7 +45,7 @@ impl S3Upload {
         Self { store, name, id, parts: Mutex::default() }
     }
 
-    fn parts(&self) -> MutexGuard<'_, BTreeMap<i32, Part>> {
+    fn parts(&self) -> MutexGuard<'_, BTreeMap<u32, Part>> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -48,7 +54,7 @@ impl S3Upload {
             .parts()
             .iter()
             .map(|(&number, part)| {
-                CompletedPart::builder().part_number(number).e_tag(&part.etag).build()
+                CompletedPart::builder().part_number(number as i32).e_tag(&part.etag).build()
             })
             .collect();
         let timeouts = TimeoutConfig::builder().operation_attempt_timeout(COMPLETE_TIMEOUT).build();
@@ -61,17 +67,14 @@ impl S3Upload {
             .config_override(Builder::default().timeout_config(timeouts))
             .send()
             .await;
-        completed.map(|_| ()).map_err(|error| error.into_object_error())
+        completed.map(|_| ()).map_err(of_sdk)
     }
 
     /// Whether the object is there as these parts make it. An answer to completing can be lost
     /// on the way; the client then asks again and hears of an upload that is no more.
-    async fn is_complete(&self) -> Result<bool, ObjectError> {
+    async fn is_complete(&self, size: u64) -> Result<bool, ObjectError> {
         let Some(found) = self.store.head_name(&self.name).await? else { return Ok(false) };
-        let (count, size) = {
-            let parts = self.parts();
-            (parts.len(), parts.values().map(|part| part.size).sum::<u64>())
-        };
+        let count = self.parts().len();
         // The etag of a multipart object ends in the number of its parts.
         let of_parts = |etag: &str| etag.trim_matches('"').ends_with(&format!("-{count}"));
         Ok(found.size == size && found.etag.as_deref().is_some_and(of_parts))
@@ -85,19 +88,16 @@ impl Upload for S3Upload {
     }
 
     async fn part(&self, number: u32, bytes: Bytes) -> Result<(), ObjectError> {
-        let number = i32::try_from(number).map_err(|error| ObjectError::Refused {
-            code: "InvalidPart".to_owned(),
-            cause: error.into(),
-        })?;
+        if number == 0 || number > MAX_PARTS {
+            return Err(invalid_part("parts are numbered from 1 to 10,000"));
+        }
         let size = bytes.len() as u64;
         let client = &self.store.client;
         let request = client.upload_part().bucket(&self.store.bucket).key(&self.name);
-        let sent = request.upload_id(&self.id).part_number(number).body(body(bytes)).send().await;
-        let answer = sent.map_err(|error| error.into_object_error())?;
-        let etag = answer.e_tag.ok_or_else(|| ObjectError::Refused {
-            code: "NoETag".to_owned(),
-            cause: "the answer to UploadPart has no etag".into(),
-        })?;
+        let sent =
+            request.upload_id(&self.id).part_number(number as i32).body(body(bytes)).send().await;
+        let answer = sent.map_err(of_sdk)?;
+        let etag = answer.e_tag.ok_or_else(|| refused("NoETag", "no etag in the answer"))?;
         self.parts().insert(number, Part { etag, size });
         Ok(())
     }
@@ -107,11 +107,14 @@ impl Upload for S3Upload {
         if self.parts().is_empty() {
             self.part(1, Bytes::new()).await?;
         }
-        match self.complete().await {
-            Ok(()) => {}
-            Err(ObjectError::Refused { code, .. })
-                if code == "NoSuchUpload" && self.is_complete().await? => {}
-            Err(error) => return Err(error),
+        let sizes = self.parts().iter().map(|(&number, part)| (number, part.size)).collect();
+        let size = total_bytes(&sizes)?;
+        if let Err(error) = self.complete().await {
+            let is_gone =
+                matches!(&error, ObjectError::Refused { code, .. } if code == "NoSuchUpload");
+            if !is_gone || !self.is_complete(size).await? {
+                return Err(error);
+            }
         }
         self.store.head_of_new(&self.name).await
     }

@@ -1,0 +1,171 @@
+//! The local folder: the suite, and what concerns files.
+
+use std::{fs, path::Path, time::Duration};
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use outport_objects::{DownloadHeaders, ObjectError, ObjectStore as _, local::LocalFolder};
+use tempfile::TempDir;
+
+use crate::conformance::{bytes, expect_nothing, key};
+
+const CSV: &str = "text/csv";
+
+async fn open() -> (LocalFolder, TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = LocalFolder::open(folder.path().join("objects")).await.expect("it opens");
+    (store, folder)
+}
+
+conformance_suite!(open);
+
+/// Every file and folder below, as text.
+fn listing(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        found.push(path.file_name().expect("a name").to_string_lossy().into_owned());
+        if path.is_dir() {
+            found.extend(listing(&path));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_what_is_finished_aborted_or_deleted() {
+    let (store, folder) = open().await;
+    let (a, b) = (key("exports/1/a.csv"), key("exports/2/b.csv"));
+    store.put(&a, CSV, bytes(1, 10)).await.expect("it is stored");
+    let upload = store.begin(&b, CSV).await.expect("an upload");
+    for number in [2, 1] {
+        upload.part(number, bytes(1, 10)).await.expect("a part");
+    }
+    upload.finish().await.expect("it is finished");
+    for number in [1, 2] {
+        let upload = store.begin(&a, CSV).await.expect("an upload");
+        upload.part(number, bytes(1, 10)).await.expect("a part");
+        upload.abort().await.expect("it is aborted");
+    }
+    let root = folder.path().join("objects");
+    assert_eq!(listing(&root), [".uploads", "1", "2", "a.csv", "b.csv", "exports"]);
+
+    store.delete(&a).await.expect("it is deleted");
+    assert_eq!(listing(&root), [".uploads", "2", "b.csv", "exports"]);
+    store.delete(&b).await.expect("it is deleted");
+    assert_eq!(listing(&root), [".uploads"]);
+    store.put(&a, CSV, bytes(1, 10)).await.expect("the folders come back");
+}
+
+#[tokio::test]
+async fn aborting_twice_is_fine() {
+    let (store, _folder) = open().await;
+    let key = key("a.csv");
+    let upload = store.begin(&key, CSV).await.expect("an upload");
+    for _ in 0..2 {
+        store.abort(&key, upload.id()).await.expect("it is aborted");
+    }
+    upload.abort().await.expect("it is aborted");
+}
+
+#[tokio::test]
+async fn an_upload_id_that_is_not_ours_leads_nowhere() {
+    let (store, folder) = open().await;
+    store.put(&key("exports/a.csv"), CSV, bytes(1, 10)).await.expect("it is stored");
+    let outside = folder.path().join("outside");
+    fs::create_dir(&outside).expect("a folder");
+    let simple = "0197f60449fe7b73bb81df2e93a7e47d";
+    for id in ["", ".", "..", "../exports", "../../outside", "/tmp", "put-1", simple, "a\0b"] {
+        let refused = store.abort(&key("exports/a.csv"), id).await;
+        assert!(
+            matches!(&refused, Err(ObjectError::Refused { code, .. }) if code == "InvalidUploadId"),
+            "{id:?}: {refused:?}"
+        );
+    }
+    assert!(outside.exists());
+    assert!(folder.path().join("objects/exports/a.csv").exists());
+}
+
+#[tokio::test]
+async fn an_upload_outlives_the_process_until_it_is_aborted() {
+    let (store, folder) = open().await;
+    let key = key("a.csv");
+    let upload = store.begin(&key, CSV).await.expect("an upload");
+    upload.part(1, bytes(1, 10)).await.expect("a part");
+    let id = upload.id().to_owned();
+    drop((upload, store));
+
+    let root = folder.path().join("objects");
+    let store = LocalFolder::open(root.clone()).await.expect("it opens again");
+    assert!(root.join(".uploads").join(&id).exists());
+    store.abort(&key, &id).await.expect("it is aborted");
+    assert_eq!(listing(&root), [".uploads"]);
+}
+
+#[tokio::test]
+async fn scratch_of_a_dead_process_goes_at_the_next_start_and_that_of_a_live_one_stays() {
+    let (_store, folder) = open().await;
+    let root = folder.path().join("objects");
+    let (dead, live) = (root.join(".uploads/put-dead"), root.join(".uploads/put-live"));
+    for scratch in [&dead, &live] {
+        fs::create_dir(scratch).expect("a folder");
+        fs::write(scratch.join("data"), "x").expect("a file");
+    }
+    let then = std::time::SystemTime::now() - Duration::from_hours(2);
+    fs::File::open(&dead).and_then(|file| file.set_modified(then)).expect("its time is set");
+    LocalFolder::open(root).await.expect("it opens again");
+    assert!(!dead.exists());
+    assert!(live.exists());
+}
+
+#[tokio::test]
+async fn a_file_is_read_in_pieces_of_at_most_256_kib() {
+    let (store, _folder) = open().await;
+    store.put(&key("a.csv"), CSV, bytes(1, 1_000_000)).await.expect("it is stored");
+    let stream = store.get(&key("a.csv"), None).await.expect("a stream");
+    let pieces: Vec<_> = stream.map(|piece| piece.expect("a piece").len()).collect().await;
+    assert!(pieces.iter().all(|&length| 0 < length && length <= 256 * 1024), "{pieces:?}");
+    assert_eq!(pieces.iter().sum::<usize>(), 1_000_000);
+}
+
+#[tokio::test]
+async fn a_file_that_shrinks_while_it_is_read_ends_in_an_error() {
+    let (store, folder) = open().await;
+    store.put(&key("a.csv"), CSV, bytes(1, 1_000_000)).await.expect("it is stored");
+    let mut stream = store.get(&key("a.csv"), None).await.expect("a stream");
+    stream.next().await.expect("a piece").expect("it reads");
+    let path = folder.path().join("objects/a.csv");
+    let file = fs::OpenOptions::new().write(true).open(path).expect("the file");
+    file.set_len(300_000).expect("it is cut");
+    let rest: Vec<_> = stream.collect().await;
+    assert!(matches!(rest.last(), Some(Err(ObjectError::Failed(_)))));
+}
+
+#[tokio::test]
+async fn a_folder_is_not_an_object() {
+    let (store, _folder) = open().await;
+    store.put(&key("exports/1/a.csv"), CSV, bytes(1, 10)).await.expect("it is stored");
+    for folder in ["exports", "exports/1", "exports/1/a.csv/b"] {
+        expect_nothing(&store, &key(folder)).await;
+        store.delete(&key(folder)).await.expect("nothing to delete");
+    }
+    assert!(store.head(&key("exports/1/a.csv")).await.expect("an answer").is_some());
+}
+
+#[tokio::test]
+async fn a_folder_that_is_gone_fails_the_check() {
+    let (store, folder) = open().await;
+    fs::remove_dir_all(folder.path().join("objects")).expect("it is removed");
+    assert!(store.check().await.is_err());
+}
+
+#[tokio::test]
+async fn a_local_file_has_no_url() {
+    let (store, _folder) = open().await;
+    store.put(&key("a.csv"), CSV, Bytes::new()).await.expect("it is stored");
+    let headers =
+        DownloadHeaders { content_disposition: "attachment".into(), content_type: CSV.into() };
+    let url = store.presign_get(&key("a.csv"), &headers, Duration::from_mins(1)).await;
+    assert_eq!(url.expect("an answer"), None);
+}

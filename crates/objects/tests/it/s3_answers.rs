@@ -1,0 +1,206 @@
+//! S3 against answers written by hand: what a small server never says, and big ones do.
+
+use std::{net::Ipv4Addr, time::Duration};
+
+use futures::StreamExt as _;
+use outport_objects::{ObjectError, ObjectStore as _, s3::S3Store};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    task::JoinHandle,
+};
+
+use crate::{
+    conformance::{bytes, key},
+    s3_server,
+};
+
+const CSV: &str = "text/csv";
+const BEGUN: &str =
+    "<InitiateMultipartUploadResult><UploadId>u1</UploadId></InitiateMultipartUploadResult>";
+
+/// Answers each request with the next of the answers and tells the request lines.
+struct Scripted {
+    store: S3Store,
+    requests: mpsc::UnboundedReceiver<String>,
+    server: JoinHandle<()>,
+}
+
+impl Scripted {
+    async fn start(answers: Vec<Answer>) -> Self {
+        Self::start_with(answers, Duration::from_mins(1), 3).await
+    }
+
+    async fn start_with(answers: Vec<Answer>, attempt_timeout: Duration, attempts: u32) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+        let mut config = s3_server::config(listener.local_addr().expect("its address"));
+        config.attempt_timeout = attempt_timeout;
+        config.attempts = attempts;
+        let (told, requests) = mpsc::unbounded_channel();
+        let server = tokio::spawn(async move {
+            let mut silent = Vec::new();
+            for answer in answers {
+                let (mut socket, _) = listener.accept().await.expect("a connection");
+                told.send(read_request(&mut socket).await).expect("the test listens");
+                match answer {
+                    Answer::Text(text) => {
+                        socket.write_all(text.as_bytes()).await.expect("it is sent");
+                        socket.shutdown().await.expect("it is closed");
+                    }
+                    Answer::Silence => silent.push(socket),
+                }
+            }
+            // Holds the connections that got no answer for as long as the test runs.
+            std::future::pending::<()>().await;
+            drop(silent);
+        });
+        Self { store: S3Store::connect(config).await, requests, server }
+    }
+
+    /// The request lines so far.
+    fn requests(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.requests.try_recv().ok()).collect()
+    }
+}
+
+impl Drop for Scripted {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+enum Answer {
+    Text(String),
+    Silence,
+}
+
+fn ok(headers: &str, body: &str) -> Answer {
+    answer("200 OK", headers, body)
+}
+
+fn answer(status: &str, headers: &str, body: &str) -> Answer {
+    let length = body.len();
+    Answer::Text(format!(
+        "HTTP/1.1 {status}\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
+    ))
+}
+
+fn error(status: &str, code: &str) -> Answer {
+    answer(status, "", &format!("<Error><Code>{code}</Code><Message>m</Message></Error>"))
+}
+
+/// Reads a request with its body and gives its first line.
+async fn read_request(socket: &mut TcpStream) -> String {
+    let mut request = Vec::new();
+    let head = loop {
+        socket.read_buf(&mut request).await.expect("a request");
+        let text = String::from_utf8_lossy(&request);
+        if let Some(end) = text.find("\r\n\r\n") {
+            break text[..end].to_ascii_lowercase() + "\r\n";
+        }
+    };
+    let length = head
+        .split("\r\n")
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .map_or(0, |length| length.parse().expect("a number"));
+    while request.len() < head.len() + 2 + length {
+        socket.read_buf(&mut request).await.expect("a body");
+    }
+    let text = String::from_utf8_lossy(&request);
+    text.lines().next().expect("a request line").to_owned()
+}
+
+#[tokio::test]
+async fn aborting_an_upload_the_store_no_longer_knows_is_fine() {
+    let scripted = Scripted::start(vec![error("404 Not Found", "NoSuchUpload")]).await;
+    scripted.store.abort(&key("a.csv"), "u1").await.expect("it is gone already");
+}
+
+#[tokio::test]
+async fn an_abort_that_is_forbidden_is_not_taken_for_done() {
+    let scripted = Scripted::start(vec![error("403 Forbidden", "AccessDenied")]).await;
+    let aborted = scripted.store.abort(&key("a.csv"), "u1").await;
+    assert!(
+        matches!(&aborted, Err(ObjectError::Refused { code, .. }) if code == "AccessDenied"),
+        "{aborted:?}"
+    );
+}
+
+#[tokio::test]
+async fn finishing_survives_a_lost_answer_when_the_object_is_there() {
+    let part = "etag: \"p\"\r\n";
+    for (etag, size, is_ours) in
+        [("\"x-1\"", 10, true), ("\"x-2\"", 10, false), ("\"x-1\"", 11, false)]
+    {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nconnection: close\r\netag: {etag}\r\ncontent-length: {size}\r\n\r\n"
+        );
+        let mut scripted = Scripted::start(vec![
+            ok("", BEGUN),
+            ok(part, ""),
+            // The answer to the first try is lost, the second hears that the upload is no more.
+            Answer::Text(String::new()),
+            error("404 Not Found", "NoSuchUpload"),
+            Answer::Text(head.clone()),
+            Answer::Text(head),
+        ])
+        .await;
+        let upload = scripted.store.begin(&key("a.csv"), CSV).await.expect("an upload");
+        upload.part(1, bytes(1, 10)).await.expect("a part");
+        let finished = upload.finish().await;
+        assert_eq!(finished.is_ok(), is_ours, "{etag} {size}: {finished:?}");
+        let completions =
+            scripted.requests().iter().filter(|line| line.contains("uploadId=u1")).count();
+        assert_eq!(completions, 3, "one part and two tries to complete");
+    }
+}
+
+#[tokio::test]
+async fn an_error_in_an_answer_that_began_well_is_an_error() {
+    // Completing sends its 200 early and may still fail.
+    let late = "<Error><Code>InternalError</Code><Message>m</Message></Error>";
+    let mut answers = vec![ok("", BEGUN), ok("etag: \"p\"\r\n", "")];
+    answers.extend((0..3).map(|_| ok("", late)));
+    let scripted = Scripted::start(answers).await;
+    let upload = scripted.store.begin(&key("a.csv"), CSV).await.expect("an upload");
+    upload.part(1, bytes(1, 10)).await.expect("a part");
+    let finished = upload.finish().await;
+    assert!(
+        matches!(&finished, Err(ObjectError::Refused { code, .. }) if code == "InternalError"),
+        "{finished:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_busy_store_is_asked_again() {
+    let mut scripted =
+        Scripted::start(vec![error("503 Slow Down", "SlowDown"), answer("204 No Content", "", "")])
+            .await;
+    scripted.store.delete(&key("a.csv")).await.expect("the second try");
+    assert_eq!(scripted.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn a_body_cut_short_ends_in_an_error() {
+    let cut = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nonly this";
+    let scripted = Scripted::start(vec![Answer::Text(cut.to_owned())]).await;
+    let stream = scripted.store.get(&key("a.csv"), None).await.expect("a stream");
+    let pieces: Vec<_> = stream.collect().await;
+    assert!(matches!(pieces.last(), Some(Err(ObjectError::Unreachable(_)))), "{pieces:?}");
+}
+
+#[tokio::test]
+async fn a_store_that_never_answers_is_unreachable() {
+    let scripted = Scripted::start_with(vec![Answer::Silence], Duration::from_millis(100), 1).await;
+    let head = scripted.store.head(&key("a.csv")).await;
+    assert!(matches!(head, Err(ObjectError::Unreachable(_))), "{head:?}");
+}
+
+#[tokio::test]
+async fn a_store_without_room_is_full() {
+    let full = || error("507 Insufficient Storage", "XMinioStorageFull");
+    let scripted = Scripted::start_with(vec![full()], Duration::from_mins(1), 1).await;
+    let put = scripted.store.put(&key("a.csv"), CSV, bytes(1, 10)).await;
+    assert!(matches!(put, Err(ObjectError::Full(_))), "{put:?}");
+}
