@@ -4,6 +4,8 @@
 //! step, [`MemoryStore::hang`] stops a step until the test lets it go. What is stored and what
 //! is left open can be looked at, so that a test can say "nothing is left behind".
 
+mod plan;
+
 use std::{
     collections::BTreeMap,
     ops::Range,
@@ -15,10 +17,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use outport_domain::object_key::ObjectKey;
-use tokio::sync::watch;
 use url::Url;
 use uuid::Uuid;
 
+pub use self::plan::{Fault, Hang, Step};
+use self::plan::{Gate, Planned, Plans, unreachable};
 use crate::{
     DownloadHeaders, ObjectError, ObjectMeta, ObjectStore, ObjectStream, Upload,
     parts::{refused, total_bytes},
@@ -26,39 +29,6 @@ use crate::{
 
 /// How large the pieces of a download are.
 const PIECE_BYTES: usize = 64 * 1024;
-
-/// A step at which something can be planned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the steps are the methods of the port")]
-pub enum Step {
-    Put,
-    Begin,
-    /// Uploading the part of this number, of any upload.
-    Part(u32),
-    Finish,
-    Abort,
-    Head,
-    Get,
-    Delete,
-    Check,
-}
-
-/// What goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// Nothing happens and the store does not answer.
-    Unreachable,
-    /// It happens and the answer is lost.
-    AnswerLost,
-    /// The store refuses with this code.
-    Refused(&'static str),
-    /// There is no room.
-    Full,
-    /// The step succeeds and reports one byte more than there is (put, finish, head).
-    WrongSize,
-    /// The download starts and breaks after this many bytes (get).
-    BreakAfter(usize),
-}
 
 /// Objects in memory. Clones share everything.
 #[derive(Clone, Default)]
@@ -70,44 +40,12 @@ pub struct MemoryStore {
 struct State {
     objects: BTreeMap<String, Bytes>,
     uploads: BTreeMap<String, OpenUpload>,
-    plans: Vec<Plan>,
+    plans: Plans,
 }
 
 struct OpenUpload {
     key: String,
     parts: BTreeMap<u32, Bytes>,
-}
-
-struct Plan {
-    step: Step,
-    what: Planned,
-    always: bool,
-}
-
-#[derive(Clone)]
-enum Planned {
-    Fault(Fault),
-    Hang(Arc<Gate>),
-}
-
-struct Gate {
-    reached: watch::Sender<bool>,
-    open: watch::Sender<bool>,
-}
-
-/// The test's end of a step that hangs.
-pub struct Hang(Arc<Gate>);
-
-impl Hang {
-    /// Waits until the step hangs.
-    pub async fn reached(&self) {
-        wait_for_true(&self.0.reached).await;
-    }
-
-    /// Lets the step go on. Dropping a `Hang` does not.
-    pub fn release(self) {
-        self.0.open.send_replace(true);
-    }
 }
 
 impl MemoryStore {
@@ -133,8 +71,7 @@ impl MemoryStore {
 
     /// Makes the next time of this step hang, before it has any effect.
     pub fn hang(&self, step: Step) -> Hang {
-        let gate =
-            Arc::new(Gate { reached: watch::Sender::new(false), open: watch::Sender::new(false) });
+        let gate = Arc::new(Gate::default());
         self.plan(step, Planned::Hang(Arc::clone(&gate)), false);
         Hang(gate)
     }
@@ -161,7 +98,7 @@ impl MemoryStore {
     }
 
     fn plan(&self, step: Step, what: Planned, always: bool) {
-        self.state().plans.push(Plan { step, what, always });
+        self.state().plans.add(step, what, always);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -171,13 +108,10 @@ impl MemoryStore {
     /// Waits at a gate if one is planned, then gives the fault of this step, if one is.
     async fn fault_at(&self, step: Step) -> Option<Fault> {
         loop {
-            let planned = self.state().take_plan(step)?;
+            let planned = self.state().plans.take(step)?;
             match planned {
                 Planned::Fault(fault) => return Some(fault),
-                Planned::Hang(gate) => {
-                    gate.reached.send_replace(true);
-                    wait_for_true(&gate.open).await;
-                }
+                Planned::Hang(gate) => gate.pass().await,
             }
         }
     }
@@ -213,29 +147,6 @@ impl MemoryStore {
                 Ok(size.map(|size| ObjectMeta { size: size + 1, etag: None }))
             }
             _ => Ok(size.map(|size| ObjectMeta { size, etag: None })),
-        }
-    }
-}
-
-impl State {
-    fn take_plan(&mut self, step: Step) -> Option<Planned> {
-        let index = self.plans.iter().position(|plan| plan.step == step)?;
-        if self.plans[index].always {
-            Some(self.plans[index].what.clone())
-        } else {
-            Some(self.plans.remove(index).what)
-        }
-    }
-}
-
-impl Fault {
-    /// The error of a fault that strikes before anything happens.
-    fn before(self) -> Option<ObjectError> {
-        match self {
-            Self::Unreachable => Some(unreachable()),
-            Self::Refused(code) => Some(refused(code, "planned")),
-            Self::Full => Some(ObjectError::Full("planned".into())),
-            Self::AnswerLost | Self::WrongSize | Self::BreakAfter(_) => None,
         }
     }
 }
@@ -391,13 +302,4 @@ impl Upload for MemoryUpload {
             })
             .await
     }
-}
-
-async fn wait_for_true(flag: &watch::Sender<bool>) {
-    let waited = flag.subscribe().wait_for(|is_true| *is_true).await.is_ok();
-    debug_assert!(waited, "the sender is borrowed, so it lives");
-}
-
-fn unreachable() -> ObjectError {
-    ObjectError::Unreachable("planned".into())
 }
