@@ -51,12 +51,30 @@ impl Batch {
     }
 
     fn end(&self) -> u32 {
-        u32::try_from(self.bytes.len()).ok().filter(|end| end & NULL == 0).expect("a batch is far smaller than 2 GiB")
+        u32::try_from(self.bytes.len())
+            .ok()
+            .filter(|end| end & NULL == 0)
+            .expect("a batch is far smaller than 2 GiB")
+    }
+
+    /// The bytes of all cells, one after the other.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Bytes of all cells.
     pub fn len_bytes(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Bytes that fit without growing.
+    pub fn capacity_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Cells of each row.
+    pub fn columns(&self) -> usize {
+        self.columns
     }
 
     /// Whole rows.

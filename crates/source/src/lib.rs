@@ -12,13 +12,36 @@
 //! **Absent on purpose.** Writing, looking up credentials (they are handed in), and deciding
 //! what may be read: that is the [`Selection`]'s business.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use outport_domain::{failure::{Disposition, Failure, FailureCode}, selection::Selection};
+use outport_domain::{
+    failure::{Disposition, Failure, FailureCode},
+    selection::Selection,
+};
 
 pub mod batch;
+mod compile;
+mod error;
+mod handoff;
+pub mod postgres;
+pub mod sqlite;
 
 pub use batch::Batch;
+
+/// A row larger than this ends the stream with `VALUE_NOT_ENCODABLE`.
+pub const MOST_ROW_BYTES: usize = 64 * 1024 * 1024;
+
+/// The source that a configuration describes. Nothing is connected to before it is opened.
+pub fn connect(config: &SourceConfig) -> Arc<dyn Source> {
+    match config {
+        SourceConfig::Postgres { url, connect_timeout } => {
+            Arc::new(postgres::PostgresSource::new(url.clone(), *connect_timeout))
+        }
+        SourceConfig::Sqlite { path } => Arc::new(sqlite::SqliteSource::new(path.clone())),
+    }
+}
 
 /// One configured database.
 #[async_trait]

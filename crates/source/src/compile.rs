@@ -1,0 +1,205 @@
+//! A [`Selection`] as SQL. What the engines share is here: names, the shape of the statement,
+//! and what a negated test means. How a value is compared is each engine's own.
+//!
+//! The relation is always called `r` and every column is qualified by it: SQLite would take an
+//! unknown `"name"` on its own for a text.
+
+pub(crate) mod postgres;
+pub(crate) mod sqlite;
+
+use outport_domain::{
+    failure::FailureCode,
+    selection::{Bound, ColumnRef, Place, Predicate, Relation, Selection, Test, Value},
+};
+
+use crate::SourceError;
+
+/// How two values are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    Equal,
+    Less,
+    AtMost,
+    Greater,
+    AtLeast,
+}
+
+impl Comparison {
+    const fn sql(self) -> &'static str {
+        match self {
+            Self::Equal => "=",
+            Self::Less => "<",
+            Self::AtMost => "<=",
+            Self::Greater => ">",
+            Self::AtLeast => ">=",
+        }
+    }
+
+    /// Whether values below a bound are left out.
+    const fn has_floor(self) -> bool {
+        matches!(self, Self::Equal | Self::Greater | Self::AtLeast)
+    }
+
+    /// Whether values above a bound are left out.
+    const fn has_ceiling(self) -> bool {
+        matches!(self, Self::Equal | Self::Less | Self::AtMost)
+    }
+}
+
+/// What an engine does its own way. Every answer is one SQL expression.
+pub(crate) trait Dialect {
+    /// What is selected for a column of the file.
+    fn cell(&self, column: &ColumnRef) -> String;
+
+    /// Compares a column with a value.
+    fn compare(
+        &mut self,
+        column: &ColumnRef,
+        comparison: Comparison,
+        value: &Value,
+    ) -> Result<String, SourceError>;
+
+    /// Whether a column has one of the values, of which there is at least one.
+    fn among(&mut self, column: &ColumnRef, values: &[Value]) -> Result<String, SourceError>;
+
+    /// Whether a column holds a text, taken literally.
+    fn like(
+        &mut self,
+        column: &ColumnRef,
+        place: Place,
+        text: &str,
+        ignore_case: bool,
+    ) -> Result<String, SourceError>;
+}
+
+/// The statement of a selection.
+pub(crate) fn select(
+    dialect: &mut impl Dialect,
+    selection: &Selection,
+) -> Result<String, SourceError> {
+    if selection.columns.is_empty() {
+        return Err(SourceError::new(FailureCode::SchemaMismatch, "no column is selected"));
+    }
+    let cells: Vec<String> = selection.columns.iter().map(|column| dialect.cell(column)).collect();
+    let mut sql = format!(
+        "SELECT {} FROM {} AS r WHERE {}",
+        cells.join(", "),
+        relation(&selection.relation),
+        predicate(dialect, &selection.predicate)?
+    );
+    for (index, order) in selection.order.iter().enumerate() {
+        sql.push_str(if index == 0 { " ORDER BY " } else { ", " });
+        sql.push_str(&qualified(&order.column.name));
+        if order.descending {
+            sql.push_str(" DESC");
+        }
+    }
+    // Both engines end a statement at a NUL, silently.
+    if sql.contains('\0') {
+        return Err(SourceError::new(FailureCode::SchemaMismatch, "a name or query holds a NUL"));
+    }
+    Ok(sql)
+}
+
+/// A name as an identifier.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A column of the relation.
+pub(crate) fn qualified(name: &str) -> String {
+    format!("r.{}", quoted(name))
+}
+
+/// What stands after FROM.
+pub(crate) fn relation(relation: &Relation) -> String {
+    match relation {
+        Relation::Table(parts) => {
+            parts.iter().map(|part| quoted(part)).collect::<Vec<_>>().join(".")
+        }
+        // The line break ends a comment that the query may end with.
+        Relation::Query(query) => format!("({query}\n)"),
+    }
+}
+
+/// Every column that a selection names, each name once.
+pub(crate) fn named_columns(selection: &Selection) -> Vec<&ColumnRef> {
+    fn collect<'a>(predicate: &'a Predicate, columns: &mut Vec<&'a ColumnRef>) {
+        match predicate {
+            Predicate::All(parts) | Predicate::Any(parts) => {
+                for part in parts {
+                    collect(part, columns);
+                }
+            }
+            Predicate::Column { column, .. } => columns.push(column),
+        }
+    }
+    let mut columns: Vec<&ColumnRef> = selection.columns.iter().collect();
+    columns.extend(selection.order.iter().map(|order| &order.column));
+    collect(&selection.predicate, &mut columns);
+    let mut seen = std::collections::HashSet::new();
+    columns.retain(|column| seen.insert(&column.name));
+    columns
+}
+
+fn predicate(dialect: &mut impl Dialect, whole: &Predicate) -> Result<String, SourceError> {
+    let (parts, operator, empty) = match whole {
+        Predicate::All(parts) => (parts, " AND ", "TRUE"),
+        Predicate::Any(parts) => (parts, " OR ", "FALSE"),
+        Predicate::Column { column, test, negated } => {
+            return column_test(dialect, column, test, *negated);
+        }
+    };
+    let parts = parts.iter().map(|part| predicate(dialect, part)).collect::<Result<Vec<_>, _>>()?;
+    Ok(match parts.as_slice() {
+        [] => empty.to_owned(),
+        [only] => only.clone(),
+        many => format!("({})", many.join(operator)),
+    })
+}
+
+fn column_test(
+    dialect: &mut impl Dialect,
+    column: &ColumnRef,
+    test: &Test,
+    negated: bool,
+) -> Result<String, SourceError> {
+    let name = qualified(&column.name);
+    let sql = match test {
+        Test::Null => return Ok(format!("{name} IS {}NULL", if negated { "NOT " } else { "" })),
+        Test::Equal(value) => dialect.compare(column, Comparison::Equal, value)?,
+        Test::Range { from, to } => {
+            let mut ends = Vec::with_capacity(2);
+            if let Some(Bound { value, inclusive }) = from {
+                let comparison = if *inclusive { Comparison::AtLeast } else { Comparison::Greater };
+                ends.push(dialect.compare(column, comparison, value)?);
+            }
+            if let Some(Bound { value, inclusive }) = to {
+                let comparison = if *inclusive { Comparison::AtMost } else { Comparison::Less };
+                ends.push(dialect.compare(column, comparison, value)?);
+            }
+            if ends.is_empty() {
+                ends.push(format!("{name} IS NOT NULL"));
+            }
+            ends.join(" AND ")
+        }
+        Test::In(values) if values.is_empty() => "FALSE".to_owned(),
+        Test::In(values) => dialect.among(column, values)?,
+        Test::Like { place, text, ignore_case } => {
+            dialect.like(column, *place, text, *ignore_case)?
+        }
+    };
+    // A test of NULL is NULL, which a negated test must let pass: rule 28.
+    Ok(if negated { format!("(({sql}) IS NOT TRUE)") } else { format!("({sql})") })
+}
+
+fn not_comparable(column: &ColumnRef, real: &str) -> SourceError {
+    SourceError::new(
+        FailureCode::SchemaMismatch,
+        format!(
+            "column '{}' is declared {}, but is of type {real} in the source and cannot be compared so",
+            column.name,
+            column.column_type.name()
+        ),
+    )
+}

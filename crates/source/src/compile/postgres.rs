@@ -1,0 +1,482 @@
+//! PostgreSQL. COPY takes no parameters, so values are put into settings of the transaction,
+//! `outport.p1` and on, by a prepared statement, and the query reads them back with
+//! `current_setting`: the planner knows their values and uses ordinary indexes. Where it needs
+//! a constant (booleans, enum labels, prefix patterns), [`literal`] renders one.
+//!
+//! A value is cast to suit the column's *real* type, so that the column itself is left alone
+//! and its indexes apply; only a column whose real type cannot be compared so is cast.
+
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
+
+use chrono::{Datelike, NaiveDate, NaiveDateTime, NaiveTime};
+use outport_domain::{
+    column::ColumnType,
+    failure::FailureCode,
+    selection::{ColumnRef, Place, Value},
+};
+
+use super::{Comparison, Dialect, not_comparable, qualified};
+use crate::SourceError;
+
+/// What a column is in the database itself, domains looked through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RealType {
+    /// Its name as SQL writes it.
+    pub(crate) name: String,
+    pub(crate) family: Family,
+}
+
+/// Types that are compared alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// `text` and `varchar`, which know LIKE.
+    Text,
+    /// Further types of text, such as `char(n)`, `name` and `citext`.
+    OtherText,
+    Enum {
+        labels: Vec<String>,
+    },
+    Integer,
+    Numeric,
+    Float4,
+    Float8,
+    Money,
+    Boolean,
+    Date,
+    LocalTimestamp,
+    Timestamp,
+    Time,
+    ZonedTime,
+    Uuid,
+    /// Arrays and composites.
+    Nested,
+    Other,
+}
+
+/// Compiles for one relation, whose columns' real types are known.
+pub(crate) struct Postgres {
+    types: HashMap<Arc<str>, RealType>,
+    /// The values of `outport.p1` and on.
+    pub(crate) parameters: Vec<String>,
+}
+
+/// Values made ready for a column.
+struct Operand {
+    /// The column, cast where it must be.
+    column: String,
+    /// What the values are cast to.
+    cast: Cow<'static, str>,
+    values: Vec<String>,
+}
+
+impl Postgres {
+    pub(crate) fn new(types: HashMap<Arc<str>, RealType>) -> Self {
+        Self { types, parameters: Vec::new() }
+    }
+
+    fn real_type(&self, column: &ColumnRef) -> Result<RealType, SourceError> {
+        self.types.get(&column.name).cloned().ok_or_else(|| {
+            let message = format!("the source has no column '{}'", column.name);
+            SourceError::new(FailureCode::SchemaMismatch, message)
+        })
+    }
+
+    fn bind(&mut self, value: String) -> String {
+        self.parameters.push(value);
+        format!("current_setting('outport.p{}')", self.parameters.len())
+    }
+
+    fn operand(&self, column: &ColumnRef, values: &[Value]) -> Result<Operand, SourceError> {
+        let real = self.real_type(column)?;
+        operand(&qualified(&column.name), &real, values)
+            .ok_or_else(|| not_comparable(column, &real.name))
+    }
+}
+
+impl Dialect for Postgres {
+    fn cell(&self, column: &ColumnRef) -> String {
+        let name = qualified(&column.name);
+        let nested = self.types.get(&column.name).is_some_and(|real| real.family == Family::Nested);
+        if nested && column.column_type == ColumnType::Json {
+            format!("to_json({name})")
+        } else {
+            name
+        }
+    }
+
+    fn compare(
+        &mut self,
+        column: &ColumnRef,
+        comparison: Comparison,
+        value: &Value,
+    ) -> Result<String, SourceError> {
+        let real = self.real_type(column)?;
+        if let Some(constants) = constants(&real, std::slice::from_ref(value))
+            && comparison == Comparison::Equal
+        {
+            // A label that the enum does not have is no error: no row has it.
+            return Ok(constants.first().map_or_else(
+                || "FALSE".to_owned(),
+                |constant| format!("{} = {constant}", qualified(&column.name)),
+            ));
+        }
+        let Operand { column, cast, mut values } =
+            self.operand(column, std::slice::from_ref(value))?;
+        let value = self.bind(values.remove(0));
+        Ok(format!("{column} {} {value}::{cast}", comparison.sql()))
+    }
+
+    fn among(&mut self, column: &ColumnRef, values: &[Value]) -> Result<String, SourceError> {
+        let real = self.real_type(column)?;
+        if let Some(constants) = constants(&real, values) {
+            return Ok(if constants.is_empty() {
+                "FALSE".to_owned()
+            } else {
+                format!("{} IN ({})", qualified(&column.name), constants.join(", "))
+            });
+        }
+        let Operand { column, cast, values } = self.operand(column, values)?;
+        let value = self.bind(array(&values));
+        // Not `= ANY (array)`: the array would be parsed again for each row that an index does
+        // not decide.
+        Ok(format!("{column} IN (SELECT unnest({value}::{cast}[]))"))
+    }
+
+    fn like(
+        &mut self,
+        column: &ColumnRef,
+        place: Place,
+        text: &str,
+        ignore_case: bool,
+    ) -> Result<String, SourceError> {
+        let real = self.real_type(column)?;
+        let mut name = qualified(&column.name);
+        if real.family != Family::Text {
+            name.push_str("::text");
+        }
+        let escaped = escaped(text);
+        let pattern = match place {
+            Place::Anywhere => format!("%{escaped}%"),
+            Place::Start => format!("{escaped}%"),
+            Place::End => format!("%{escaped}"),
+        };
+        // Only a constant tells the planner that the pattern is a prefix.
+        let pattern = if place == Place::Start && !ignore_case {
+            literal(&pattern)?
+        } else {
+            self.bind(pattern)
+        };
+        Ok(format!("{name} {} {pattern}", if ignore_case { "ILIKE" } else { "LIKE" }))
+    }
+}
+
+/// A text as an SQL constant. The only place where a value becomes part of a statement.
+///
+/// Right whatever `standard_conforming_strings` says: a backslash makes it an escape string, in
+/// which backslashes are doubled. The connection's encoding is UTF-8, in which no byte of a
+/// longer character looks like a quote.
+pub(crate) fn literal(text: &str) -> Result<String, SourceError> {
+    if text.contains('\0') {
+        let message = "a filter's text holds a NUL, which no text of the source can";
+        return Err(SourceError::new(FailureCode::SourceQueryFailed, message));
+    }
+    let quoted = text.replace('\'', "''");
+    Ok(if quoted.contains('\\') {
+        // The space keeps the E from joining a word before it.
+        format!(" E'{}'", quoted.replace('\\', "\\\\"))
+    } else {
+        format!("'{quoted}'")
+    })
+}
+
+/// A text that LIKE takes literally.
+fn escaped(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
+/// Values as an array's text.
+fn array(values: &[String]) -> String {
+    let mut text = String::from("{");
+    for (index, value) in values.iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        text.push('"');
+        for c in value.chars() {
+            if matches!(c, '"' | '\\') {
+                text.push('\\');
+            }
+            text.push(c);
+        }
+        text.push('"');
+    }
+    text.push('}');
+    text
+}
+
+/// The values as constants, where equality needs them so. Labels that an enum does not have
+/// are left out.
+fn constants(real: &RealType, values: &[Value]) -> Option<Vec<String>> {
+    match &real.family {
+        Family::Boolean => values
+            .iter()
+            .map(|value| match value {
+                Value::Boolean(true) => Some("TRUE".to_owned()),
+                Value::Boolean(false) => Some("FALSE".to_owned()),
+                _ => None,
+            })
+            .collect(),
+        Family::Enum { labels } => {
+            let mut constants = Vec::with_capacity(values.len());
+            for value in values {
+                let Value::Text(text) = value else { return None };
+                if labels.contains(text) {
+                    // A label holds no NUL.
+                    constants.push(format!("{}::{}", literal(text).ok()?, real.name));
+                }
+            }
+            Some(constants)
+        }
+        _ => None,
+    }
+}
+
+/// `None` when such values cannot be compared with such a column.
+fn operand(column: &str, real: &RealType, values: &[Value]) -> Option<Operand> {
+    let plain = |cast: &'static str, values: Vec<String>| Operand {
+        column: column.to_owned(),
+        cast: cast.into(),
+        values,
+    };
+    let cast_column = |to: &'static str, cast: &'static str, values: Vec<String>| Operand {
+        column: format!("{column}::{to}"),
+        cast: cast.into(),
+        values,
+    };
+    let all = |f: fn(&Value) -> Option<String>| values.iter().map(f).collect::<Option<Vec<_>>>();
+    Some(match (values.first()?, &real.family) {
+        (Value::Text(_), Family::Text | Family::OtherText) => Operand {
+            column: column.to_owned(),
+            cast: real.name.clone().into(),
+            values: all(plain_text)?,
+        },
+        (Value::Text(_), _) => cast_column("text", "text", all(plain_text)?),
+        (Value::Integer(_) | Value::Decimal(_), family) => {
+            let digits = all(digits)?;
+            match family {
+                Family::Integer if digits.iter().all(|text| text.parse::<i64>().is_ok()) => {
+                    plain("bigint", digits)
+                }
+                Family::Integer | Family::Numeric => plain("numeric", digits),
+                Family::Float4 | Family::Float8 => {
+                    let narrow = *family == Family::Float4;
+                    let (cast, texts) = floats(&digits, narrow)?;
+                    plain(cast, texts)
+                }
+                Family::Money => cast_column("numeric", "numeric", digits),
+                _ => return None,
+            }
+        }
+        (Value::Date(_), family) => match family {
+            Family::Date => plain("date", all(day)?),
+            Family::LocalTimestamp | Family::Timestamp => cast_column("date", "date", all(day)?),
+            _ => return None,
+        },
+        (Value::LocalTimestamp(_), Family::Date | Family::LocalTimestamp | Family::Timestamp) => {
+            plain("timestamp", all(local)?)
+        }
+        (Value::Timestamp(_), family) => match family {
+            // A column without a zone that is declared an instant is taken to be in UTC.
+            Family::LocalTimestamp => plain("timestamp", all(utc)?),
+            Family::Timestamp | Family::Date => {
+                plain("timestamptz", all(utc)?.iter().map(|text| in_utc(text)).collect())
+            }
+            _ => return None,
+        },
+        (Value::Time(_), family) => match family {
+            Family::Time => plain("time", all(time)?),
+            Family::ZonedTime => cast_column("time", "time", all(time)?),
+            _ => return None,
+        },
+        (Value::Uuid(_), family) => match family {
+            Family::Uuid => plain("uuid", all(uuid)?),
+            Family::Text | Family::OtherText => Operand {
+                column: column.to_owned(),
+                cast: real.name.clone().into(),
+                values: all(uuid)?,
+            },
+            _ => return None,
+        },
+        // Booleans are constants; a column that is none cannot be compared with one.
+        (Value::Boolean(_) | Value::LocalTimestamp(_), _) => return None,
+    })
+}
+
+fn plain_text(value: &Value) -> Option<String> {
+    if let Value::Text(text) = value { Some(text.clone()) } else { None }
+}
+
+fn digits(value: &Value) -> Option<String> {
+    match value {
+        Value::Integer(digits) | Value::Decimal(digits) => Some(digits.clone()),
+        _ => None,
+    }
+}
+
+/// Numbers as the nearest float of the column's width, so that what is printed as 0.1 equals
+/// 0.1; a number beyond the narrow width stays wide.
+fn floats(digits: &[String], narrow: bool) -> Option<(&'static str, Vec<String>)> {
+    if narrow {
+        let near: Vec<f32> =
+            digits.iter().map(|text| text.parse()).collect::<Result<_, _>>().ok()?;
+        if near.iter().all(|float| float.is_finite()) {
+            return Some(("real", near.iter().map(|float| format!("{float:e}")).collect()));
+        }
+    }
+    let near: Vec<f64> = digits.iter().map(|text| text.parse()).collect::<Result<_, _>>().ok()?;
+    let text = |float: &f64| {
+        if float.is_finite() {
+            format!("{float:e}")
+        } else if *float > 0.0 {
+            "Infinity".to_owned()
+        } else {
+            "-Infinity".to_owned()
+        }
+    };
+    Some(("double precision", near.iter().map(text).collect()))
+}
+
+/// ISO, with the year before 1 AD as PostgreSQL writes it.
+fn iso(date: NaiveDate, time: Option<NaiveTime>) -> String {
+    let (year, era) = if date.year() > 0 { (date.year(), "") } else { (1 - date.year(), " BC") };
+    let time = time.map(|time| time.format(" %H:%M:%S%.f").to_string()).unwrap_or_default();
+    format!("{year:04}-{:02}-{:02}{time}{era}", date.month(), date.day())
+}
+
+fn day(value: &Value) -> Option<String> {
+    if let Value::Date(date) = value { Some(iso(*date, None)) } else { None }
+}
+
+fn moment(moment: NaiveDateTime) -> String {
+    iso(moment.date(), Some(moment.time()))
+}
+
+fn local(value: &Value) -> Option<String> {
+    if let Value::LocalTimestamp(local) = value { Some(moment(*local)) } else { None }
+}
+
+fn utc(value: &Value) -> Option<String> {
+    if let Value::Timestamp(instant) = value { Some(moment(instant.naive_utc())) } else { None }
+}
+
+fn in_utc(text: &str) -> String {
+    match text.strip_suffix(" BC") {
+        Some(text) => format!("{text}+00 BC"),
+        None => format!("{text}+00"),
+    }
+}
+
+fn time(value: &Value) -> Option<String> {
+    if let Value::Time(time) = value { Some(time.format("%H:%M:%S%.f").to_string()) } else { None }
+}
+
+fn uuid(value: &Value) -> Option<String> {
+    if let Value::Uuid(uuid) = value { Some(uuid.to_string()) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{array, escaped, iso, literal};
+
+    #[test]
+    fn a_literal_cannot_be_left_by_any_text() {
+        let cases = [
+            ("", "''"),
+            ("plain", "'plain'"),
+            ("it's", "'it''s'"),
+            ("''", "''''''"),
+            ("a\"b", "'a\"b'"),
+            ("\\", " E'\\\\'"),
+            ("\\'", " E'\\\\'''"),
+            ("\\\\'; DROP TABLE t; --", " E'\\\\\\\\''; DROP TABLE t; --'"),
+            ("$$ $1 :x ?", "'$$ $1 :x ?'"),
+            ("line\nbreak\ttab", "'line\nbreak\ttab'"),
+            ("\u{2019}\u{ff07}é", "'\u{2019}\u{ff07}é'"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(literal(text).expect("no NUL"), expected, "{text:?}");
+        }
+        assert!(literal("a\0b").is_err());
+    }
+
+    /// Reads a literal back as PostgreSQL would, with the setting either way.
+    fn read(sql: &str, standard_conforming: bool) -> Option<String> {
+        let (escapes, body) = match sql.strip_prefix(" E'") {
+            Some(body) => (true, body),
+            None => (!standard_conforming, sql.strip_prefix('\'')?),
+        };
+        let mut text = String::new();
+        let mut chars = body.chars();
+        while let Some(c) = chars.next() {
+            match c {
+                '\'' => match chars.next() {
+                    Some('\'') => text.push('\''),
+                    None => return Some(text),
+                    Some(_) => return None,
+                },
+                '\\' if escapes => match chars.next() {
+                    Some('\\') => text.push('\\'),
+                    _ => return None,
+                },
+                c => text.push(c),
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn every_short_text_of_dangerous_characters_reads_back_the_same() {
+        const DANGEROUS: [char; 7] = ['\'', '\\', '"', 'E', '%', ';', ' '];
+        let mut texts = vec![String::new()];
+        for _ in 0..5 {
+            let longer: Vec<String> = texts
+                .iter()
+                .flat_map(|text| DANGEROUS.iter().map(move |c| format!("{text}{c}")))
+                .collect();
+            for text in &longer {
+                let sql = literal(text).expect("no NUL");
+                for standard_conforming in [true, false] {
+                    assert_eq!(read(&sql, standard_conforming).as_ref(), Some(text), "{sql}");
+                }
+            }
+            texts = longer;
+        }
+    }
+
+    #[test]
+    fn wildcards_of_the_text_are_literal() {
+        assert_eq!(escaped(r"50%_\"), r"50\%\_\\");
+    }
+
+    #[test]
+    fn an_array_keeps_quotes_commas_and_the_word_null() {
+        let values = [r#"a"b"#, r"c\d", "e,f", "NULL", "", "{}"].map(str::to_owned);
+        assert_eq!(array(&values), r#"{"a\"b","c\\d","e,f","NULL","","{}"}"#);
+    }
+
+    #[test]
+    fn years_before_the_first_are_before_christ() {
+        let day = |year| chrono::NaiveDate::from_ymd_opt(year, 3, 15).expect("a day");
+        assert_eq!(iso(day(2026), None), "2026-03-15");
+        assert_eq!(iso(day(0), None), "0001-03-15 BC");
+        assert_eq!(iso(day(-43), None), "0044-03-15 BC");
+        assert_eq!(iso(day(10_000), None), "10000-03-15");
+    }
+}

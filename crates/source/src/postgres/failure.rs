@@ -1,0 +1,148 @@
+//! What an error of the server or the wire means for the job.
+
+use outport_domain::failure::FailureCode;
+
+use crate::SourceError;
+
+/// The longest part of a server's message that is passed on, in characters.
+const MESSAGE_CHARS: usize = 200;
+
+/// When an error came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Before there was a connection.
+    Connect,
+    /// Before the first row.
+    Query,
+    /// After rows had come.
+    Rows,
+}
+
+pub(super) fn failure(error: sqlx::Error, stage: Stage) -> SourceError {
+    let made = match &error {
+        sqlx::Error::Database(database) => {
+            by_state(&database.code().unwrap_or_default(), database.message(), stage)
+        }
+        sqlx::Error::Configuration(_) => {
+            SourceError::new(FailureCode::SourceUnreachable, "the connection's URL is not valid")
+                .abandoned()
+        }
+        sqlx::Error::Tls(_) => SourceError::new(
+            FailureCode::SourceUnreachable,
+            "no encrypted connection to the source database could be made",
+        ),
+        _ => lost(stage),
+    };
+    made.with_cause(error)
+}
+
+/// The connection is gone.
+pub(super) fn lost(stage: Stage) -> SourceError {
+    match stage {
+        Stage::Connect => SourceError::new(
+            FailureCode::SourceUnreachable,
+            "the source database could not be reached",
+        ),
+        Stage::Query => SourceError::new(
+            FailureCode::SourceUnreachable,
+            "the connection to the source database was lost",
+        ),
+        Stage::Rows => SourceError::new(
+            FailureCode::SourceTruncated,
+            "the connection to the source database was lost before the end of the result",
+        ),
+    }
+}
+
+/// By the server's SQLSTATE.
+fn by_state(sqlstate: &str, message: &str, stage: Stage) -> SourceError {
+    let unreachable = |message: &str| SourceError::new(FailureCode::SourceUnreachable, message);
+    let failed = || {
+        SourceError::new(
+            FailureCode::SourceQueryFailed,
+            format!("the source database answered: {}", shown(sqlstate, message)),
+        )
+    };
+    match (sqlstate.get(..2).unwrap_or_default(), sqlstate) {
+        ("28", _) => unreachable("the source database refused the credentials").abandoned(),
+        (_, "3D000") => unreachable("the source server has no such database").abandoned(),
+        // Before a general look at its class: the server shuts down, restarts or was told to
+        // end this connection.
+        ("08", _) | (_, "57P01" | "57P02" | "57P03" | "57P05") => lost(stage),
+        (_, "53300") => unreachable("the source server has no connection to spare"),
+        (_, "42P01" | "42703" | "3F000") => SourceError::new(
+            FailureCode::SchemaMismatch,
+            format!("the source has changed: {}", shown(sqlstate, message)),
+        ),
+        // Serialization failures (conflicts with a standby's recovery too), deadlocks, locks
+        // that were not to be had, and want of memory or disk: another time it may go well.
+        ("40" | "53" | "58", _) | (_, "55P03") => failed().retried(),
+        _ if message.contains("conflict with recovery") => failed().retried(),
+        _ => failed(),
+    }
+}
+
+/// The server's own words, short, and without the values that it quotes in errors about data.
+fn shown(sqlstate: &str, message: &str) -> String {
+    let mut text: String =
+        message.chars().filter(|c| !c.is_control()).take(MESSAGE_CHARS).collect();
+    if sqlstate.starts_with("22") || sqlstate.starts_with("23") {
+        let mut parts = text.split('"');
+        let mut shown = parts.next().unwrap_or_default().to_owned();
+        if parts.next().is_some() {
+            // From the first quote to the last: a value may hold quotes itself.
+            shown.push_str("[value]");
+            shown.push_str(parts.next_back().unwrap_or_default());
+        }
+        text = shown;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use outport_domain::failure::{Disposition, FailureCode};
+
+    use super::{Stage, by_state, shown};
+
+    #[test]
+    fn a_state_decides_code_and_disposition() {
+        use Disposition::{Abandon, Retry};
+        use FailureCode::{SchemaMismatch, SourceQueryFailed, SourceTruncated, SourceUnreachable};
+        let cases = [
+            ("28P01", Stage::Connect, SourceUnreachable, Abandon),
+            ("28000", Stage::Connect, SourceUnreachable, Abandon),
+            ("3D000", Stage::Connect, SourceUnreachable, Abandon),
+            ("53300", Stage::Connect, SourceUnreachable, Retry),
+            ("57P03", Stage::Connect, SourceUnreachable, Retry),
+            ("57P01", Stage::Query, SourceUnreachable, Retry),
+            ("57P01", Stage::Rows, SourceTruncated, Retry),
+            ("08006", Stage::Rows, SourceTruncated, Retry),
+            ("42P01", Stage::Query, SchemaMismatch, Abandon),
+            ("42703", Stage::Query, SchemaMismatch, Abandon),
+            ("40001", Stage::Rows, SourceQueryFailed, Retry),
+            ("40P01", Stage::Query, SourceQueryFailed, Retry),
+            ("57014", Stage::Rows, SourceQueryFailed, Abandon),
+            ("22012", Stage::Rows, SourceQueryFailed, Abandon),
+            ("42501", Stage::Query, SourceQueryFailed, Abandon),
+            ("", Stage::Rows, SourceQueryFailed, Abandon),
+        ];
+        for (state, stage, code, disposition) in cases {
+            let made = by_state(state, "words", stage);
+            assert_eq!((made.code, made.disposition), (code, disposition), "{state} {stage:?}");
+        }
+        let standby = "canceling statement due to conflict with recovery";
+        assert_eq!(by_state("57014", standby, Stage::Rows).disposition, Retry);
+    }
+
+    #[test]
+    fn values_of_rows_are_not_passed_on() {
+        let message = r#"invalid input syntax for type integer: "12"3""#;
+        assert_eq!(shown("22P02", message), "invalid input syntax for type integer: [value]");
+        assert_eq!(
+            shown("42P01", r#"relation "t" does not exist"#),
+            r#"relation "t" does not exist"#
+        );
+        assert_eq!(shown("XX000", &"é".repeat(500)).chars().count(), 200);
+    }
+}

@@ -1,0 +1,176 @@
+//! What the relation of a selection really is: its columns' types, and the tables to lock.
+
+use std::{collections::HashMap, sync::Arc};
+
+use outport_domain::{
+    failure::FailureCode,
+    selection::{Relation, Selection},
+};
+use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
+
+use super::failure::{Stage, failure};
+use crate::{
+    SourceError, compile,
+    compile::postgres::{Family, RealType},
+};
+
+/// The real type of every column that the selection names. A table or column that is not there
+/// is a `SCHEMA_MISMATCH` that names it.
+pub(super) async fn real_types(
+    connection: &mut PgConnection,
+    selection: &Selection,
+) -> Result<HashMap<Arc<str>, RealType>, SourceError> {
+    let columns = compile::named_columns(selection);
+    if columns.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let asked: Vec<String> = columns
+        .iter()
+        .map(|column| format!("pg_typeof({})::oid", compile::qualified(&column.name)))
+        .collect();
+    // One row of NULLs of the right types; the relation itself is not read.
+    let sql = format!(
+        "SELECT t.oid::bigint, format_type(t.oid, -1), t.typtype::text, t.typcategory::text, \
+                (SELECT array_agg(e.enumlabel::text) FROM pg_enum e WHERE e.enumtypid = t.oid) \
+         FROM (SELECT ARRAY[{}] AS oids \
+               FROM (SELECT 1) AS one LEFT JOIN (SELECT * FROM {} AS r LIMIT 0) AS r ON true) AS asked \
+         CROSS JOIN LATERAL unnest(asked.oids) WITH ORDINALITY AS declared(oid, n) \
+         JOIN LATERAL ( \
+             WITH RECURSIVE base(oid, typtype, typbasetype) AS ( \
+                 SELECT oid, typtype, typbasetype FROM pg_type WHERE oid = declared.oid \
+                 UNION ALL \
+                 SELECT t.oid, t.typtype, t.typbasetype \
+                 FROM base JOIN pg_type t ON t.oid = base.typbasetype WHERE base.typtype = 'd') \
+             SELECT oid FROM base WHERE typtype <> 'd') AS base ON true \
+         JOIN pg_type t ON t.oid = base.oid \
+         ORDER BY declared.n",
+        asked.join(", "),
+        compile::relation(&selection.relation)
+    );
+    let rows = sqlx::query(checked(sql)?)
+        .persistent(false)
+        .fetch_all(connection)
+        .await
+        .map_err(|error| failure(error, Stage::Query))?;
+    let types = rows
+        .iter()
+        .map(real_type)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| failure(error, Stage::Query))?;
+    if types.len() != columns.len() {
+        let message = "the source did not say what types its columns have";
+        return Err(SourceError::new(FailureCode::SourceQueryFailed, message));
+    }
+    Ok(columns.iter().map(|column| Arc::clone(&column.name)).zip(types).collect())
+}
+
+fn real_type(row: &PgRow) -> Result<RealType, sqlx::Error> {
+    let oid: i64 = row.try_get(0)?;
+    let name: String = row.try_get(1)?;
+    let kind: String = row.try_get(2)?;
+    let category: String = row.try_get(3)?;
+    let labels: Option<Vec<String>> = row.try_get(4)?;
+    // The numbers of built-in types are part of the protocol and never change.
+    let family = match (oid, kind.as_str(), category.as_str()) {
+        (16, ..) => Family::Boolean,
+        (20 | 21 | 23, ..) => Family::Integer,
+        (25 | 1043, ..) => Family::Text,
+        (700, ..) => Family::Float4,
+        (701, ..) => Family::Float8,
+        (790, ..) => Family::Money,
+        (1082, ..) => Family::Date,
+        (1083, ..) => Family::Time,
+        (1114, ..) => Family::LocalTimestamp,
+        (1184, ..) => Family::Timestamp,
+        (1266, ..) => Family::ZonedTime,
+        (1700, ..) => Family::Numeric,
+        (2950, ..) => Family::Uuid,
+        (_, "e", _) => Family::Enum { labels: labels.unwrap_or_default() },
+        (_, "c", _) | (_, _, "A") => Family::Nested,
+        (_, _, "S") => Family::OtherText,
+        _ => Family::Other,
+    };
+    Ok(RealType { name, family })
+}
+
+/// The tables to lock, as SQL: what is named, or what a query reads. Only tables and views can
+/// be locked; a view takes its tables along.
+pub(super) async fn base_tables(
+    connection: &mut PgConnection,
+    relation: &Relation,
+) -> Result<Vec<String>, SourceError> {
+    let named = match relation {
+        Relation::Table(_) => vec![compile::relation(relation)],
+        Relation::Query(_) => read_tables(connection, relation).await?,
+    };
+    let rows = sqlx::query(
+        "SELECT named.name FROM unnest($1::text[]) AS named(name) \
+         JOIN pg_class c ON c.oid = to_regclass(named.name) \
+         WHERE c.relkind IN ('r', 'p', 'v') ORDER BY c.oid",
+    )
+    .bind(named)
+    .persistent(false)
+    .fetch_all(connection)
+    .await
+    .map_err(|error| failure(error, Stage::Query))?;
+    rows.iter()
+        .map(|row| row.try_get(0))
+        .collect::<Result<_, _>>()
+        .map_err(|error| failure(error, Stage::Query))
+}
+
+/// The tables in the plan of a query.
+async fn read_tables(
+    connection: &mut PgConnection,
+    relation: &Relation,
+) -> Result<Vec<String>, SourceError> {
+    let sql = format!(
+        "EXPLAIN (VERBOSE, FORMAT JSON) SELECT * FROM {} AS r",
+        compile::relation(relation)
+    );
+    let row = sqlx::raw_sql(checked(sql)?)
+        .fetch_one(connection)
+        .await
+        .map_err(|error| failure(error, Stage::Query))?;
+    let plan = row
+        .try_get_raw(0)
+        .map_err(|error| failure(error, Stage::Query))?
+        .as_str()
+        .ok()
+        .and_then(|plan| serde_json::from_str(plan).ok());
+    let mut tables = Vec::new();
+    if let Some(plan) = plan {
+        collect_tables(&plan, &mut tables);
+    }
+    tables.sort();
+    tables.dedup();
+    Ok(tables)
+}
+
+fn collect_tables(plan: &serde_json::Value, tables: &mut Vec<String>) {
+    match plan {
+        serde_json::Value::Array(elements) => {
+            for element in elements {
+                collect_tables(element, tables);
+            }
+        }
+        serde_json::Value::Object(members) => {
+            let text = |name: &str| members.get(name).and_then(serde_json::Value::as_str);
+            if let (Some(schema), Some(table)) = (text("Schema"), text("Relation Name")) {
+                tables.push(format!("{}.{}", compile::quoted(schema), compile::quoted(table)));
+            }
+            for member in members.values() {
+                collect_tables(member, tables);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A statement of quoted identifiers and the resource file's own query.
+fn checked(sql: String) -> Result<AssertSqlSafe<String>, SourceError> {
+    if sql.contains('\0') {
+        return Err(SourceError::new(FailureCode::SchemaMismatch, "a name or query holds a NUL"));
+    }
+    Ok(AssertSqlSafe(sql))
+}

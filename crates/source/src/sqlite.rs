@@ -1,0 +1,112 @@
+//! SQLite files: opened read-only on a blocking thread, one read transaction, every value by
+//! the storage class that it really has.
+//!
+//! | Stored as | Printed as |
+//! |---|---|
+//! | INTEGER | its digits; a boolean hence as `0` or `1` |
+//! | REAL | the shortest text that reads back the same, such as `1.0` or `1e300` |
+//! | TEXT | its bytes, be they valid UTF-8 or not |
+//! | BLOB | `\x` and hex digits; sixteen bytes in a column declared UUID in canonical form |
+//!
+//! Instants are ISO texts in UTC unless they carry an offset, with `T` or a space between day
+//! and time; filters compare what they mean, the file holds them as they are stored. UUIDs are
+//! texts in canonical form or sixteen bytes.
+//!
+//! Unless the file is in WAL mode, writers wait while rows are read.
+
+pub(crate) mod functions;
+mod reader;
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use outport_domain::selection::Selection;
+use tokio::{sync::oneshot, task::JoinHandle};
+
+use crate::{Batch, Next, RowStream, Source, SourceError, handoff, handoff::Consumer};
+
+/// One SQLite file.
+pub struct SqliteSource {
+    path: PathBuf,
+}
+
+impl SqliteSource {
+    /// A source; the file is not touched yet.
+    pub const fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+}
+
+#[async_trait]
+impl Source for SqliteSource {
+    async fn open(&self, selection: &Selection) -> Result<Box<dyn RowStream>, SourceError> {
+        let stop = Stop::default();
+        let (producer, consumer) = handoff::handoff(selection.columns.len().max(1));
+        let (opened, when_opened) = oneshot::channel();
+        let task = tokio::task::spawn_blocking({
+            let (path, selection, stop) = (self.path.clone(), selection.clone(), stop.flag());
+            move || reader::run(&path, &selection, stop, opened, producer)
+        });
+        let snapshot_at = when_opened.await.map_err(|_| SourceError::reader_lost())??;
+        Ok(Box::new(SqliteStream { snapshot_at, consumer, task, stop }))
+    }
+
+    async fn check(&self) -> Result<(), SourceError> {
+        let path = self.path.clone();
+        tokio::task::spawn_blocking(move || reader::check(&path))
+            .await
+            .map_err(|_| SourceError::reader_lost())?
+    }
+}
+
+/// Ends the query when it is dropped. A flag that the engine itself asks for now and then: an
+/// interrupt is lost when it comes between two statements.
+#[derive(Default)]
+struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+struct SqliteStream {
+    snapshot_at: DateTime<Utc>,
+    consumer: Consumer,
+    task: JoinHandle<()>,
+    stop: Stop,
+}
+
+#[async_trait]
+impl RowStream for SqliteStream {
+    fn snapshot_at(&self) -> DateTime<Utc> {
+        self.snapshot_at
+    }
+
+    async fn next(&mut self, batch: &mut Batch) -> Result<Next, SourceError> {
+        self.consumer.next(batch).await
+    }
+
+    async fn cancel(self: Box<Self>) {
+        let Self { consumer, task, stop, .. } = *self;
+        drop(stop);
+        // The reader may be waiting for room.
+        drop(consumer);
+        if let Err(error) = task.await {
+            tracing::warn!(%error, "the reader of an SQLite file ended badly");
+        }
+    }
+}
