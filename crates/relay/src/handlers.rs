@@ -1,0 +1,9 @@
+//! The handlers we ship, one file each.
+
+mod correspondence;
+mod send_export_completed_message;
+mod send_export_failed_message;
+
+pub use correspondence::{Correspondence, ResourceWords};
+pub use send_export_completed_message::SendExportCompletedMessage;
+pub use send_export_failed_message::SendExportFailedMessage;
