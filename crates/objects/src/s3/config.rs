@@ -115,20 +115,14 @@ impl S3Config {
             S3Credentials::DefaultChain => loader,
         };
         let environment = loader.load().await;
-        let client = self.builder(&environment, self.endpoint.as_ref(), self.checksum);
+        let client = self.client(&environment, self.endpoint.as_ref());
         let public = self.public_endpoint.as_ref().or(self.endpoint.as_ref());
-        // A checksum in a pre-signed request would be a header that no browser sends.
-        let signer = self.builder(&environment, public, ChecksumMode::WhenRequired);
+        let signer = self.client(&environment, public);
         (client, signer)
     }
 
-    fn builder(
-        &self,
-        environment: &aws_config::SdkConfig,
-        endpoint: Option<&Url>,
-        checksum: ChecksumMode,
-    ) -> Client {
-        let (request, response) = match checksum {
+    fn client(&self, environment: &aws_config::SdkConfig, endpoint: Option<&Url>) -> Client {
+        let (request, response) = match self.checksum {
             ChecksumMode::WhenRequired => {
                 (RequestChecksumCalculation::WhenRequired, ResponseChecksumValidation::WhenRequired)
             }
