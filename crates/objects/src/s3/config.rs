@@ -25,7 +25,8 @@ pub struct S3Config {
     pub bucket: String,
     /// A folder in the bucket below which all keys lie.
     pub prefix: Option<String>,
-    /// The region; where absent, that of the AWS environment, else `us-east-1`.
+    /// The region; where absent, `us-east-1` at an `endpoint` of one's own, that of the AWS
+    /// environment otherwise.
     pub region: Option<String>,
     /// The store's own address, absent for AWS.
     pub endpoint: Option<Url>,
@@ -104,9 +105,11 @@ impl S3Config {
     /// The client that works and the one that signs for the public endpoint.
     pub(super) async fn clients(&self) -> (Client, Client) {
         let loader = aws_config::defaults(BehaviorVersion::latest());
-        let loader = match &self.region {
-            Some(region) => loader.region(Region::new(region.clone())),
-            None => loader,
+        let loader = match (&self.region, &self.endpoint) {
+            (Some(region), _) => loader.region(Region::new(region.clone())),
+            // Else the environment is asked, down to the metadata of a machine in AWS.
+            (None, Some(_)) => loader.region(Region::from_static(DEFAULT_REGION)),
+            (None, None) => loader,
         };
         let loader = match &self.credentials {
             S3Credentials::Static { access_key_id, secret } => loader.credentials_provider(
