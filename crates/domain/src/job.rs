@@ -82,9 +82,8 @@ impl JobStatus {
             (Processing, Step::Complete) => Completed,
             (Processing, Step::Fail) => Failed,
             (Processing, Step::Requeue | Step::Rescue) => Pending,
-            (Pending, Step::RequestCancel) => Canceled,
             (Processing | Canceling, Step::RequestCancel) => Canceling,
-            (Canceled, Step::RequestCancel) => Canceled,
+            (Pending | Canceled, Step::RequestCancel) => Canceled,
             // Whatever a run that was asked to stop comes to, the job is canceled.
             (
                 Canceling,

@@ -158,7 +158,6 @@ impl Body<'_> {
         let scope = self.scope(&resource, errors);
         let file_name = self.file_name(&resource, locale, time_zone, format, errors);
         let notify_email = self.notify(&resource, errors);
-        let scope = scope?;
         let predicate =
             Predicate::All(vec![scope_predicate(&resource, scope, self.context.caller), filters]);
         let selection = Selection {
@@ -293,7 +292,7 @@ impl Body<'_> {
         order
     }
 
-    fn scope(&self, resource: &Resource, errors: &mut FieldErrors) -> Option<JobScope> {
+    fn scope(&self, resource: &Resource, errors: &mut FieldErrors) -> JobScope {
         let caller = self.context.caller;
         let company: Option<CompanyId> = self.uuid("companyId", errors);
         let cooperative: Option<CooperativeId> = self.uuid("cooperativeId", errors);
@@ -352,7 +351,7 @@ impl Body<'_> {
                 "holds rows of the whole organization, and this caller may see only some companies or cooperatives",
             );
         }
-        Some(JobScope { scope_type, organization: caller.organization, company, cooperative })
+        JobScope { scope_type, organization: caller.organization, company, cooperative }
     }
 
     fn csv(&self, errors: &mut FieldErrors) -> CsvDialect {

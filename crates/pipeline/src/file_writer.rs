@@ -140,7 +140,7 @@ impl FileWriter {
 
 impl Uploader {
     /// Waits until every part is uploaded and the object is whole.
-    async fn end(self) -> Result<(), Ended> {
+    async fn end(mut self) -> Result<(), Ended> {
         drop(self.parts);
         self.task.join().await.unwrap_or_else(|join| Err(Ended::panicked(join)))
     }
@@ -174,6 +174,7 @@ async fn upload_parts(
         done?;
     }
     drop(in_flight);
+    state.still_held().await?;
     state.timed(upload.finish()).await?;
     Ok(())
 }

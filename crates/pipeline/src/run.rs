@@ -79,7 +79,8 @@ impl<T: Send + 'static> AbortOnDrop<T> {
         Self(tokio::spawn(future))
     }
 
-    pub(crate) async fn join(mut self) -> Result<T, JoinError> {
+    /// Waits for its end. Cancel-safe: a dropped wait does not end the task.
+    pub(crate) async fn join(&mut self) -> Result<T, JoinError> {
         (&mut self.0).await
     }
 }
@@ -159,6 +160,15 @@ impl RunState {
         match tokio::time::timeout(self.limits.no_progress, operation).await {
             Ok(result) => result.map_err(store_failure),
             Err(_elapsed) => Err(Ended::stuck_store()),
+        }
+    }
+
+    /// Looks once more before something becomes visible in the store.
+    pub(crate) async fn still_held(&self) -> Result<(), Ended> {
+        match jobs::look(&self.store, &[self.fence]).await.as_deref() {
+            Ok([Hold::Lost] | []) => Err(Ended::Lost),
+            // Without an answer the commit decides: it is fenced.
+            Ok(_) | Err(_) => Ok(()),
         }
     }
 
@@ -282,7 +292,7 @@ async fn transfer(
     let (emptied, spare) = mpsc::channel(BATCHES_IN_FLIGHT + 2);
     // Whatever ends this function, the query ends too.
     let _query_ends = state.stop.clone().drop_guard();
-    let reader = AbortOnDrop::spawn(read(Arc::clone(state), rows, columns, filled, spare));
+    let mut reader = AbortOnDrop::spawn(read(Arc::clone(state), rows, columns, filled, spare));
     let mut bytes = Vec::new();
     encoder.header(&mut bytes);
     file.write(&bytes).await?;

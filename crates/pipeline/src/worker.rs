@@ -21,6 +21,9 @@ use crate::{
     run::{AbortOnDrop, Ended, RunState, run_export},
 };
 
+/// How long a run that must stop may take to do so by itself.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Between tries of a step that needs our own database.
 const STEP_AGAIN: Duration = Duration::from_millis(500);
 
@@ -41,8 +44,6 @@ impl Pipeline {
     /// dropped and the job returned to the queue.
     pub async fn run_one(&self, claim: Claim, hand_back: CancellationToken) -> Finished {
         let Claim { job, fence } = claim;
-        let span = tracing::info_span!("run", job = %fence.job, run = fence.run);
-        let _entered = tracing::Instrument::instrument(async {}, span.clone());
         let state = match self.new_state(&job, fence) {
             Ok(state) => state,
             Err(failure) => return self.end(&job, fence, RunEnd::Failed(failure), None).await,
@@ -97,15 +98,21 @@ impl Pipeline {
         let pipeline = self.clone();
         let (run_job, run_state) = (job.clone(), Arc::clone(state));
         // A task of its own, so that a panic ends the run and nothing else.
-        let run =
+        let mut run =
             AbortOnDrop::spawn(async move { run_export(&pipeline, &run_job, &run_state).await });
-        let lease = AbortOnDrop::spawn(lease::keep(Arc::clone(state)));
-        tokio::select! {
+        let mut lease = AbortOnDrop::spawn(lease::keep(Arc::clone(state)));
+        let ended = tokio::select! {
             biased;
-            result = run.join() => result.unwrap_or_else(|join| Err(Ended::panicked(join))),
-            ended = lease.join() => Err(ended.unwrap_or_else(Ended::panicked)),
-            () = hand_back.cancelled() => Err(Ended::HandedBack),
+            result = run.join() => return result.unwrap_or_else(|join| Err(Ended::panicked(join))),
+            ended = lease.join() => ended.unwrap_or_else(Ended::panicked),
+            () = hand_back.cancelled() => Ended::HandedBack,
+        };
+        // Ends the query by its own means; what is stuck elsewhere is dropped.
+        state.stop.cancel();
+        if tokio::time::timeout(STOP_PATIENCE, run.join()).await.is_err() {
+            tracing::debug!(job = %job.id, "the run was dropped where it stood");
         }
+        Err(ended)
     }
 
     /// Removes what the run may have left. Only ever its own key, which no other run shares;

@@ -1,0 +1,248 @@
+//! The command line: parses, then calls the library functions that do the work.
+//!
+//! Exit codes: 0 done, 1 it failed (the reason is on standard error), 2 the command line or the
+//! configuration is wrong.
+
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+use outport_contract::key::MasterKey;
+use outport_store::{Store, deliveries};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    config::{Config, ConfigError},
+    demo,
+    process::{self, Process, Roles, StartError},
+};
+
+mod check;
+pub(crate) mod token;
+
+/// Which executable was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// `outport`
+    Outport,
+    /// `outport-api`
+    Api,
+    /// `outport-worker`
+    Worker,
+}
+
+/// Outport: exports rows of your database to files, and tells who must know.
+#[derive(Parser)]
+#[command(name = "outport", version, propagate_version = true)]
+struct CommandLine {
+    #[command(flatten)]
+    shared: Shared,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The command line of `outport-api` and `outport-worker`.
+#[derive(Parser)]
+#[command(version)]
+struct RoleLine {
+    #[command(flatten)]
+    shared: Shared,
+}
+
+#[derive(clap::Args)]
+struct Shared {
+    /// Configuration file [default: outport.toml, if there is one]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The main job on sample data, with nothing else installed
+    Demo(demo::Options),
+    /// All roles in one process, on your own configuration
+    Up,
+    /// The HTTP API alone
+    Api,
+    /// The background worker alone
+    Worker,
+    /// Brings the state database's schema up to date
+    Migrate,
+    /// Checks configuration, resources and reachability, in words
+    Check,
+    /// API tokens
+    #[command(subcommand)]
+    Token(token::TokenCommand),
+    /// Keys
+    #[command(subcommand)]
+    Keys(KeysCommand),
+    /// Handlers of events
+    #[command(subcommand)]
+    Handler(HandlerCommand),
+}
+
+#[derive(Subcommand)]
+enum KeysCommand {
+    /// Prints a new master key for APP_ENC_KEY
+    Generate,
+}
+
+#[derive(Subcommand)]
+enum HandlerCommand {
+    /// Stops new deliveries to a handler; what is pending stays visible
+    Retire {
+        /// Its name
+        name: String,
+    },
+}
+
+/// Why a command ends badly.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    #[error("{0}")]
+    Start(#[from] StartError),
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<outport_store::StoreError> for Failure {
+    fn from(error: outport_store::StoreError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// Parses the command line and does what it says.
+pub fn main(program: Program) -> ExitCode {
+    let (command, shared) = match program {
+        Program::Outport => {
+            let line = CommandLine::parse();
+            (line.command, line.shared)
+        }
+        Program::Api => (Command::Api, RoleLine::parse().shared),
+        Program::Worker => (Command::Worker, RoleLine::parse().shared),
+    };
+    // Several libraries speak TLS; they must agree on who does the cryptography.
+    if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
+        tracing::debug!("a crypto provider was installed already");
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return report(&Failure::from(error)),
+    };
+    match runtime.block_on(carry_out(command, shared)) {
+        Ok(code) => code,
+        Err(failure) => report(&failure),
+    }
+}
+
+fn report(failure: &Failure) -> ExitCode {
+    // Nothing is left to do when even standard error is closed.
+    drop(writeln!(std::io::stderr(), "outport: {failure}"));
+    if matches!(failure, Failure::Config(_)) { ExitCode::from(2) } else { ExitCode::FAILURE }
+}
+
+async fn carry_out(command: Command, shared: Shared) -> Result<ExitCode, Failure> {
+    let load = || Config::load(shared.config.as_deref(), &[]);
+    match command {
+        Command::Demo(options) => Ok(demo::run(options).await),
+        Command::Up => serve(load()?, Roles::ALL).await,
+        Command::Api => serve(load()?, Roles::API).await,
+        Command::Worker => serve(load()?, Roles::WORKER).await,
+        Command::Migrate => {
+            let config = load()?;
+            start_log(&config.log_filter, config.log_json);
+            open_state(&config).await?;
+            say("the state database is up to date")
+        }
+        Command::Check => check::run(load()?).await,
+        Command::Token(command) => token::run(command, &open_state(&load()?).await?).await,
+        Command::Keys(KeysCommand::Generate) => say(&MasterKey::generate().base64()),
+        Command::Handler(HandlerCommand::Retire { name }) => {
+            retire(&open_state(&load()?).await?, &name).await
+        }
+    }
+}
+
+/// Runs roles until SIGTERM or SIGINT.
+async fn serve(config: Config, roles: Roles) -> Result<ExitCode, Failure> {
+    start_log(&config.log_filter, config.log_json);
+    let listener = TcpListener::bind(config.listen).await;
+    let listener =
+        listener.map_err(|error| Failure::Failed(format!("listen: {}: {error}", config.listen)))?;
+    tracing::info!(address = %config.listen, public_url = %config.public_url, ?roles, "starting");
+    let stop = CancellationToken::new();
+    tokio::spawn(stop_on_signal(stop.clone()));
+    process::run(config, roles, listener, stop).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Cancels on the first SIGTERM or SIGINT.
+pub(crate) async fn stop_on_signal(stop: CancellationToken) {
+    #[cfg(unix)]
+    let terminated = async {
+        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            Ok(mut signal) => {
+                signal.recv().await;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "SIGTERM cannot be waited for");
+                std::future::pending::<()>().await;
+            }
+        }
+    };
+    #[cfg(not(unix))]
+    let terminated = std::future::pending::<()>();
+    tokio::select! {
+        () = terminated => {}
+        result = tokio::signal::ctrl_c() => if let Err(error) = result {
+            tracing::warn!(%error, "SIGINT cannot be waited for");
+        }
+    }
+    tracing::info!("stopping");
+    stop.cancel();
+}
+
+/// Starts the log on standard error.
+pub(crate) fn start_log(filter: &str, json: bool) {
+    let filter = tracing_subscriber::EnvFilter::new(filter);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = if json { builder.json().try_init() } else { builder.try_init() };
+    if started.is_err() {
+        tracing::debug!("the log was started already");
+    }
+}
+
+async fn open_state(config: &Config) -> Result<Store, Failure> {
+    std::fs::create_dir_all(&config.data_dir)?;
+    let store = Store::connect(&config.state).await?;
+    store.migrate().await?;
+    Ok(store)
+}
+
+async fn retire(store: &Store, name: &str) -> Result<ExitCode, Failure> {
+    let mut tx = store.begin().await?;
+    if !deliveries::retire(&mut tx, name).await? {
+        return Err(Failure::Failed(format!("there is no active handler '{name}'")));
+    }
+    tx.commit().await?;
+    say(&format!("'{name}' gets no new deliveries from now on"))
+}
+
+/// One line on standard output.
+fn say(text: &str) -> Result<ExitCode, Failure> {
+    writeln!(std::io::stdout(), "{text}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Puts a process together as `check` and the roles do.
+async fn build(config: Config) -> Result<Process, Failure> {
+    Ok(Process::build(config).await?)
+}

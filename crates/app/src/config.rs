@@ -1,0 +1,363 @@
+//! Configuration: defaults, then `outport.toml`, then the environment, then flags. Read once,
+//! typed, with the unit in the name; a wrong value names the variable, the value and the rule,
+//! and all of them at once.
+//!
+//! **Invariants.** This module alone reads the environment. Secrets live in types without
+//! `Debug`. A variable that nobody knows is an error: a misspelt one would be ignored silently.
+
+mod settings;
+mod variables;
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use outport_contract::key::MasterKey;
+use outport_domain::{
+    crash::{CrashPlan, CrashPoint},
+    limits::Limits,
+};
+use outport_objects::s3::{ChecksumMode, S3Config, S3Credentials, SecretAccessKey};
+use outport_source::SourceConfig;
+use outport_store::StoreConfig;
+use url::Url;
+
+pub use settings::{ConfigError, Settings};
+pub use variables::{VARIABLES, Variable};
+
+use crate::auth::{
+    jwks::KeySource,
+    jwt::{ClaimNames, JwtConfig},
+};
+
+/// Everything one process is told. Holds secrets, so it has no `Debug`.
+pub struct Config {
+    /// Where the API listens.
+    pub listen: SocketAddr,
+    /// Where people reach the API: the base of links in mails.
+    pub public_url: Url,
+    /// Whether `X-Forwarded-For` is written by a proxy of ours.
+    pub behind_proxy: bool,
+    /// Where the embedded profile keeps its files.
+    pub data_dir: PathBuf,
+    /// Where resource files are.
+    pub resources_dir: PathBuf,
+    /// What is logged, as a `tracing` filter.
+    pub log_filter: String,
+    /// Whether the log is JSON, a line each.
+    pub log_json: bool,
+    /// Our own state.
+    pub state: StoreConfig,
+    /// Where files go.
+    pub objects: ObjectsConfig,
+    /// Where mails go: an SMTP server or a folder.
+    pub mail_url: String,
+    /// Who mails come from.
+    pub mail_from: String,
+    /// The key that everything is derived from.
+    pub master_key: MasterKey,
+    /// This worker's name, for people.
+    pub worker_name: String,
+    /// The databases that resources are read from, by name.
+    pub connections: BTreeMap<String, SourceConfig>,
+    /// How JWTs are verified, when they are accepted.
+    pub jwt: Option<JwtConfig>,
+    /// Every bound.
+    pub limits: Limits,
+    /// Where this process dies in tests.
+    pub crash: CrashPlan,
+    /// What an operator should know about this configuration, a sentence each.
+    pub notices: Vec<String>,
+}
+
+/// Where files go.
+pub enum ObjectsConfig {
+    /// A local folder.
+    Folder(PathBuf),
+    /// An S3-compatible store.
+    S3(Box<S3Config>),
+}
+
+impl Config {
+    /// Reads `outport.toml` (or the file named), the environment, and the given overrides.
+    pub fn load(file: Option<&Path>, overrides: &[(&str, String)]) -> Result<Self, ConfigError> {
+        let mut settings = Settings::default();
+        match file {
+            Some(file) => settings.read_file(file)?,
+            None if Path::new("outport.toml").is_file() => {
+                settings.read_file(Path::new("outport.toml"))?
+            }
+            None => {}
+        }
+        settings.read_environment(std::env::vars());
+        for (name, value) in overrides {
+            settings.set(name, value);
+        }
+        Self::from_settings(settings)
+    }
+
+    /// Checks settings and types them.
+    pub fn from_settings(mut settings: Settings) -> Result<Self, ConfigError> {
+        let s = &mut settings;
+        let listen = s.parsed("listen", "an address and port such as 127.0.0.1:8080");
+        let listen = listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
+        let public_url = public_url(s, listen);
+        let data_dir = PathBuf::from(s.text("dataDir"));
+        let state = state(s, &data_dir);
+        let embedded = state.url.starts_with("sqlite:");
+        let objects = objects(s, &data_dir);
+        let mail_url = s
+            .optional("mail.url")
+            .unwrap_or_else(|| format!("file://{}", absolute(&data_dir.join("mail")).display()));
+        let master_key = master_key(s, &data_dir, embedded);
+        let limits = limits(s);
+        let connections = connections(s, &limits);
+        let jwt = jwt(s);
+        let crash = crash(s);
+        let mut notices = Vec::new();
+        if embedded {
+            notices.push("embedded profile: state is one SQLite file, so this must be the only process; no broker".to_owned());
+        }
+        if mail_url.starts_with("file:") {
+            notices.push(
+                "mails are written to files, not sent; set mail.url to an SMTP server to send them"
+                    .to_owned(),
+            );
+        }
+        if public_url.scheme() == "http" && !is_loopback(&public_url) {
+            notices.push("publicUrl is http: links in mails travel unprotected".to_owned());
+        }
+        let config = Self {
+            listen,
+            public_url,
+            behind_proxy: s.flag("behindProxy"),
+            resources_dir: PathBuf::from(s.text("resourcesDir")),
+            log_filter: s.text("log.filter"),
+            log_json: s.one_of("log.format", &["text", "json"]) == "json",
+            state,
+            objects,
+            mail_url,
+            mail_from: s.text("mail.from"),
+            worker_name: s
+                .optional("worker.name")
+                .unwrap_or_else(|| format!("worker-{}", std::process::id())),
+            connections,
+            jwt,
+            limits,
+            crash,
+            notices,
+            data_dir,
+            // Without a key there is an error, so this one is never used.
+            master_key: master_key.unwrap_or_else(MasterKey::generate),
+        };
+        settings.finish()?;
+        Ok(config)
+    }
+}
+
+fn public_url(s: &mut Settings, listen: SocketAddr) -> Url {
+    let default = Url::parse(&format!("http://{listen}")).expect("an address makes a URL");
+    let Some(text) = s.optional("publicUrl") else {
+        if !listen.ip().is_loopback() {
+            s.wrong(
+                "publicUrl",
+                "must be set when listen is not a loopback address: links in mails start with it",
+            );
+        }
+        return default;
+    };
+    match Url::parse(&text) {
+        Ok(url)
+            if matches!(url.scheme(), "http" | "https")
+                && url.query().is_none()
+                && url.username().is_empty() =>
+        {
+            url
+        }
+        _ => {
+            s.wrong("publicUrl", "must be an http or https URL without credentials or query");
+            default
+        }
+    }
+}
+
+fn state(s: &mut Settings, data_dir: &Path) -> StoreConfig {
+    let url = s.optional("state.url").unwrap_or_else(|| {
+        format!("sqlite://{}", absolute(&data_dir.join("outport.db")).display())
+    });
+    if !["sqlite:", "postgres:", "postgresql:"].iter().any(|scheme| url.starts_with(scheme)) {
+        s.wrong_secret("state.url", "must start with sqlite:// or postgres://");
+    }
+    StoreConfig {
+        url,
+        max_connections: s
+            .parsed("state.maxConnections", "a whole number of connections")
+            .unwrap_or(1),
+        acquire_timeout: Duration::from_secs(10),
+    }
+}
+
+fn objects(s: &mut Settings, data_dir: &Path) -> ObjectsConfig {
+    let Some(bucket) = s.optional("s3.bucket") else {
+        let folder =
+            s.optional("objects.dir").map_or_else(|| data_dir.join("objects"), PathBuf::from);
+        return ObjectsConfig::Folder(folder);
+    };
+    if s.optional("objects.dir").is_some() {
+        s.wrong("objects.dir", "must not be set together with s3.bucket");
+    }
+    let credentials = match (s.optional("s3.accessKeyId"), s.optional("s3.secretAccessKey")) {
+        (Some(access_key_id), Some(secret)) => {
+            S3Credentials::Static { access_key_id, secret: SecretAccessKey::new(secret) }
+        }
+        (None, None) => S3Credentials::DefaultChain,
+        _ => {
+            s.wrong(
+                "s3.accessKeyId",
+                "must be set together with s3.secretAccessKey, or neither for the default chain",
+            );
+            S3Credentials::DefaultChain
+        }
+    };
+    ObjectsConfig::S3(Box::new(S3Config {
+        prefix: s.optional("s3.prefix"),
+        region: s.optional("s3.region"),
+        endpoint: s.optional_parsed("s3.endpoint", "a URL"),
+        public_endpoint: s.optional_parsed("s3.publicEndpoint", "a URL"),
+        path_style: s.flag("s3.pathStyle"),
+        checksum: match s.one_of("s3.checksums", &["when_required", "when_supported"]).as_str() {
+            "when_supported" => ChecksumMode::WhenSupported,
+            _ => ChecksumMode::WhenRequired,
+        },
+        credentials,
+        ..S3Config::new(bucket)
+    }))
+}
+
+/// `APP_ENC_KEY`, or in the embedded profile one generated into the data folder at first start.
+fn master_key(s: &mut Settings, data_dir: &Path, embedded: bool) -> Option<MasterKey> {
+    if let Some(text) = s.optional("encKey") {
+        let key = MasterKey::parse(&text);
+        if let Err(error) = &key {
+            s.wrong_secret("encKey", &error.to_string());
+        }
+        return key.ok();
+    }
+    if !embedded {
+        s.wrong("encKey", "must be set (APP_ENC_KEY) unless the state is an SQLite file; `outport keys generate` prints one");
+        return None;
+    }
+    match settings::key_file(data_dir) {
+        Ok(key) => Some(key),
+        Err(error) => {
+            s.wrong("dataDir", &format!("the key file cannot be used: {error}"));
+            None
+        }
+    }
+}
+
+fn connections(s: &mut Settings, limits: &Limits) -> BTreeMap<String, SourceConfig> {
+    let mut connections = BTreeMap::new();
+    for (name, url) in s.connections() {
+        let variable = format!("connections.{name}");
+        if let Some(path) = url.strip_prefix("sqlite://") {
+            connections.insert(name, SourceConfig::Sqlite { path: PathBuf::from(path) });
+        } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            let connect_timeout = limits.source_connect;
+            connections.insert(name, SourceConfig::Postgres { url, connect_timeout });
+        } else {
+            s.wrong_secret(&variable, "must start with sqlite:// or postgres://");
+        }
+    }
+    connections
+}
+
+fn jwt(s: &mut Settings) -> Option<JwtConfig> {
+    let secret = s.optional("jwt.hs256Secret").map(|text| KeySource::Secret(text.into_bytes()));
+    let file = s.optional("jwt.jwksFile").map(|path| KeySource::File(PathBuf::from(path)));
+    let url = s.optional_parsed("jwt.jwksUrl", "a URL").map(KeySource::Url);
+    let claim = |s: &mut Settings, name: &str| s.text(&format!("jwt.claims.{name}"));
+    let claims = ClaimNames {
+        user: claim(s, "user"),
+        organization: claim(s, "organization"),
+        companies: claim(s, "companies"),
+        cooperatives: claim(s, "cooperatives"),
+        email: claim(s, "email"),
+        name: claim(s, "name"),
+        locale: claim(s, "locale"),
+        scope: claim(s, "scope"),
+    };
+    let (issuer, audience) = (s.optional("jwt.issuer"), s.optional("jwt.audience"));
+    let id_namespace = s.optional_parsed("jwt.idNamespace", "a UUID");
+    let mut sources: Vec<KeySource> = [secret, file, url].into_iter().flatten().collect();
+    if sources.len() > 1 {
+        s.wrong(
+            "jwt.jwksUrl",
+            "only one of jwt.hs256Secret, jwt.jwksFile and jwt.jwksUrl may be set",
+        );
+    }
+    let keys = sources.pop()?;
+    Some(JwtConfig { keys, issuer, audience, claims, id_namespace })
+}
+
+fn crash(s: &mut Settings) -> CrashPlan {
+    let Some(name) = s.optional("crashPoint") else { return CrashPlan::none() };
+    if let Some(point) = CrashPoint::from_name(&name) {
+        return CrashPlan::aborting(point);
+    }
+    s.wrong("crashPoint", "must be the name of a crash point; it is meant for tests alone");
+    CrashPlan::none()
+}
+
+fn limits(s: &mut Settings) -> Limits {
+    let limits = Limits {
+        request_body_bytes: s.number("limits.requestBodyBytes") as usize,
+        rows_per_export: s.number("limits.rowsPerExport"),
+        bytes_per_export: s.number("limits.bytesPerExport"),
+        snapshot_age: s.seconds("limits.snapshotAgeSeconds"),
+        no_progress: s.seconds("limits.noProgressSeconds"),
+        source_connect: s.seconds("limits.sourceConnectSeconds"),
+        finishing_step: s.seconds("limits.finishingStepSeconds"),
+        lease: s.seconds("limits.leaseSeconds"),
+        heartbeat: s.milliseconds("limits.heartbeatMilliseconds"),
+        job_failures: s.number("limits.jobFailures") as u32,
+        job_backoff: s.milliseconds("limits.jobBackoffMilliseconds"),
+        job_backoff_most: s.seconds("limits.jobBackoffMostSeconds"),
+        delivery_attempts: s.number("limits.deliveryAttempts") as u32,
+        delivery_backoff: s.milliseconds("limits.deliveryBackoffMilliseconds"),
+        delivery_backoff_most: s.seconds("limits.deliveryBackoffMostSeconds"),
+        handler_time: s.seconds("limits.handlerSeconds"),
+        handlers_at_once: s.number("limits.handlersAtOnce") as usize,
+        reconcile_every: s.seconds("limits.reconcileEverySeconds"),
+        sweep_every: s.seconds("limits.sweepEverySeconds"),
+        running_per_worker: s.number("limits.runningPerWorker") as usize,
+        running_per_organization: s.number("limits.runningPerOrganization") as u32,
+        queued_per_organization: s.number("limits.queuedPerOrganization") as u32,
+        file_retention: s.seconds("limits.fileRetentionSeconds"),
+        job_retention: s.seconds("limits.jobRetentionSeconds"),
+        presigned_url: s.seconds("limits.presignedUrlSeconds"),
+        idempotency_key: s.seconds("limits.idempotencyKeySeconds"),
+        requests_per_minute: s.number("limits.requestsPerMinute") as u32,
+        drain: s.seconds("limits.drainSeconds"),
+    };
+    for conflict in limits.conflicts() {
+        s.conflict(conflict);
+    }
+    limits
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+        Some(url::Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}

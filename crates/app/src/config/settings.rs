@@ -1,0 +1,213 @@
+//! Settings before they are typed: names and texts, where they came from, and all that is wrong.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, io,
+    io::Write as _,
+    path::Path,
+    str::FromStr,
+    time::Duration,
+};
+
+use outport_contract::key::MasterKey;
+
+use super::variables::{VARIABLES, environment_name};
+
+const CONNECTIONS: &str = "connections.";
+
+/// Everything that is wrong with a configuration, a sentence each.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct ConfigError(pub Vec<String>);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the configuration cannot be used:")?;
+        self.0.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
+    }
+}
+
+/// Names and texts. Holds secrets, so it has no `Debug`.
+#[derive(Default)]
+pub struct Settings {
+    values: BTreeMap<String, String>,
+    faults: Vec<String>,
+}
+
+impl Settings {
+    /// Settings that a test can build on: the embedded profile with a fixed key.
+    #[doc(hidden)]
+    pub fn for_tests() -> Self {
+        let mut settings = Self::default();
+        settings.set("encKey", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=");
+        settings
+    }
+
+    /// Reads a TOML file; its tables become dotted names.
+    pub fn read_file(&mut self, path: &Path) -> Result<(), ConfigError> {
+        let fault = |error: String| ConfigError(vec![format!("{}: {error}", path.display())]);
+        let text = std::fs::read_to_string(path).map_err(|error| fault(error.to_string()))?;
+        // The error's own rendering would quote the line, which may hold a secret.
+        let table: toml::Table =
+            text.parse().map_err(|error: toml::de::Error| fault(error.message().to_owned()))?;
+        self.flatten("", &table);
+        Ok(())
+    }
+
+    fn flatten(&mut self, prefix: &str, table: &toml::Table) {
+        for (key, value) in table {
+            let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+            match value {
+                toml::Value::Table(table) => self.flatten(&name, table),
+                toml::Value::String(text) => self.set(&name, text),
+                toml::Value::Integer(number) => self.set(&name, &number.to_string()),
+                toml::Value::Boolean(flag) => self.set(&name, &flag.to_string()),
+                _ => self
+                    .faults
+                    .push(format!("{name}: must be a text, a whole number or true/false")),
+            }
+        }
+    }
+
+    /// Reads `OUTPORT_…` and the contract's own names.
+    pub fn read_environment(&mut self, variables: impl Iterator<Item = (String, String)>) {
+        let known: BTreeMap<String, &str> =
+            VARIABLES.iter().map(|variable| (variable.environment(), variable.name)).collect();
+        let connections = environment_name(CONNECTIONS);
+        for (key, value) in variables {
+            if let Some(name) = known.get(&key) {
+                self.set(name, &value);
+            } else if let Some(name) = key.strip_prefix(&connections) {
+                self.set(&format!("{CONNECTIONS}{}", name.to_ascii_lowercase()), &value);
+            } else if key.starts_with("OUTPORT_") && !key.starts_with("OUTPORT_TEST_") {
+                self.faults.push(format!("{key}: is not a variable that Outport knows"));
+            }
+        }
+    }
+
+    /// Sets one by its dotted name; an empty text is as good as absent.
+    pub fn set(&mut self, name: &str, value: &str) {
+        if !name.starts_with(CONNECTIONS) && !VARIABLES.iter().any(|variable| variable.name == name)
+        {
+            self.faults.push(format!("{name}: is not a variable that Outport knows"));
+        } else if value.trim().is_empty() {
+            self.values.remove(name);
+        } else {
+            self.values.insert(name.to_owned(), value.trim().to_owned());
+        }
+    }
+
+    pub(super) fn optional(&self, name: &str) -> Option<String> {
+        self.values.get(name).cloned().or_else(|| {
+            let variable = VARIABLES.iter().find(|variable| variable.name == name);
+            variable
+                .map(|variable| variable.default)
+                .filter(|default| !default.is_empty())
+                .map(str::to_owned)
+        })
+    }
+
+    pub(super) fn text(&self, name: &str) -> String {
+        self.optional(name).unwrap_or_default()
+    }
+
+    pub(super) fn parsed<T: FromStr>(&mut self, name: &str, expected: &str) -> Option<T> {
+        let text = self.text(name);
+        let value = text.parse().ok();
+        if value.is_none() {
+            self.wrong(name, &format!("must be {expected}"));
+        }
+        value
+    }
+
+    pub(super) fn optional_parsed<T: FromStr>(&mut self, name: &str, expected: &str) -> Option<T> {
+        self.optional(name)?;
+        self.parsed(name, expected)
+    }
+
+    pub(super) fn number(&mut self, name: &str) -> u64 {
+        let number = self.parsed::<u64>(name, "a whole number").unwrap_or_default();
+        // Every limit fits the smallest type that one is kept in, or is a count of rows or bytes.
+        if number > u64::from(u32::MAX) && !name.ends_with("PerExport") {
+            self.wrong(name, "must be below 4,294,967,296");
+        }
+        number
+    }
+
+    pub(super) fn seconds(&mut self, name: &str) -> Duration {
+        Duration::from_secs(self.number(name))
+    }
+
+    pub(super) fn milliseconds(&mut self, name: &str) -> Duration {
+        Duration::from_millis(self.number(name))
+    }
+
+    pub(super) fn flag(&mut self, name: &str) -> bool {
+        self.one_of(name, &["true", "false"]) == "true"
+    }
+
+    pub(super) fn one_of(&mut self, name: &str, choices: &[&str]) -> String {
+        let text = self.text(name);
+        if !choices.contains(&text.as_str()) {
+            self.wrong(name, &format!("must be one of {}", choices.join(", ")));
+        }
+        text
+    }
+
+    pub(super) fn connections(&self) -> Vec<(String, String)> {
+        self.values
+            .iter()
+            .filter_map(|(name, url)| {
+                Some((name.strip_prefix(CONNECTIONS)?.to_owned(), url.clone()))
+            })
+            .collect()
+    }
+
+    /// Notes a wrong value, and shows it.
+    pub(super) fn wrong(&mut self, name: &str, rule: &str) {
+        let value = self.text(name);
+        self.faults.push(format!("{name} ({}) is '{value}' and {rule}", environment_name(name)));
+    }
+
+    /// Notes a wrong value that must not be shown.
+    pub(super) fn wrong_secret(&mut self, name: &str, rule: &str) {
+        self.faults.push(format!("{name} ({}) {rule}", environment_name(name)));
+    }
+
+    pub(super) fn conflict(&mut self, rule: &str) {
+        self.faults.push(format!("limits: {rule}"));
+    }
+
+    /// Everything that was wrong, each once.
+    pub(super) fn finish(self) -> Result<(), ConfigError> {
+        let mut seen = BTreeSet::new();
+        let faults: Vec<String> =
+            self.faults.into_iter().filter(|fault| seen.insert(fault.clone())).collect();
+        if faults.is_empty() { Ok(()) } else { Err(ConfigError(faults)) }
+    }
+}
+
+/// The key of the embedded profile: read from the data folder, or made there, mode 0600.
+pub(super) fn key_file(data_dir: &Path) -> io::Result<MasterKey> {
+    let path = data_dir.join("master.key");
+    if !path.exists() {
+        std::fs::create_dir_all(data_dir)?;
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let new = data_dir.join(format!("master.key.{}", uuid::Uuid::new_v4()));
+        let mut file = options.open(&new)?;
+        file.write_all(MasterKey::generate().base64().as_bytes())?;
+        file.sync_all()?;
+        // Whole or not at all; when another process was first, its key stays.
+        let linked = std::fs::hard_link(&new, &path);
+        std::fs::remove_file(&new)?;
+        match linked {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    let text = std::fs::read_to_string(&path)?;
+    MasterKey::parse(text.trim())
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
+}

@@ -1,0 +1,255 @@
+//! Every configuration variable: one table makes the reader, the reference page and its test.
+
+/// One variable.
+#[derive(Clone, Copy, Debug)]
+pub struct Variable {
+    /// Its name in `outport.toml`, tables and all: `s3.bucket`.
+    pub name: &'static str,
+    /// What holds without it; empty when it is optional.
+    pub default: &'static str,
+    /// What it is for.
+    pub meaning: &'static str,
+}
+
+impl Variable {
+    /// Its name in the environment: `OUTPORT_S3_BUCKET` for `s3.bucket`.
+    pub fn environment(&self) -> String {
+        environment_name(self.name)
+    }
+}
+
+/// `s3.accessKeyId` as `OUTPORT_S3_ACCESS_KEY_ID`; the master key has the contract's own name.
+pub fn environment_name(name: &str) -> String {
+    if name == "encKey" {
+        return "APP_ENC_KEY".to_owned();
+    }
+    let mut text = String::from("OUTPORT_");
+    for c in name.chars() {
+        match c {
+            '.' | '-' => text.push('_'),
+            c if c.is_ascii_uppercase() => {
+                text.push('_');
+                text.push(c);
+            }
+            c => text.push(c.to_ascii_uppercase()),
+        }
+    }
+    text
+}
+
+const fn variable(name: &'static str, default: &'static str, meaning: &'static str) -> Variable {
+    Variable { name, default, meaning }
+}
+
+/// All of them, in the order of the reference page. Connections come on top, one a database:
+/// `connections.<name>`.
+pub const VARIABLES: &[Variable] = &[
+    variable("listen", "127.0.0.1:8080", "Address and port of the API."),
+    variable(
+        "publicUrl",
+        "",
+        "Where people reach the API; links in mails start with it. Required unless `listen` is a loopback address.",
+    ),
+    variable(
+        "dataDir",
+        "outport-data",
+        "Where the embedded profile keeps its database, files, mails and key.",
+    ),
+    variable("resourcesDir", "resources", "Folder of the resource files, one `.toml` a resource."),
+    variable(
+        "log.filter",
+        "info",
+        "What is logged, in the syntax of tracing's EnvFilter, e.g. `info,outport=debug`.",
+    ),
+    variable("log.format", "text", "`text` for people or `json`, one object a line."),
+    variable(
+        "encKey",
+        "",
+        "Master key, standard base64 of at least 32 bytes (`outport keys generate`). Required unless the state is an SQLite file, where one is made in `dataDir` at first start.",
+    ),
+    variable(
+        "state.url",
+        "",
+        "Outport's own state: `sqlite://<path>` (default: `outport.db` in `dataDir`) for one process, `postgres://…` for many.",
+    ),
+    variable("state.maxConnections", "10", "Connections of one process to a PostgreSQL state."),
+    variable(
+        "objects.dir",
+        "",
+        "Folder of the finished files (default: `objects` in `dataDir`), unless `s3.bucket` is set.",
+    ),
+    variable("s3.bucket", "", "Bucket of the finished files."),
+    variable("s3.prefix", "", "Prefix of all keys in the bucket."),
+    variable(
+        "s3.region",
+        "",
+        "Region that requests are signed for (default: that of the AWS environment, else us-east-1).",
+    ),
+    variable("s3.endpoint", "", "URL of an S3-compatible store; AWS when absent."),
+    variable(
+        "s3.publicEndpoint",
+        "",
+        "URL of the same store as browsers reach it; download links are signed for it.",
+    ),
+    variable(
+        "s3.pathStyle",
+        "false",
+        "`true` puts the bucket into the path, as most S3-compatible stores need it.",
+    ),
+    variable(
+        "s3.checksums",
+        "when_required",
+        "`when_supported` sends checksums always; many S3-compatible stores refuse that.",
+    ),
+    variable(
+        "s3.accessKeyId",
+        "",
+        "Access key; without it the usual AWS chain is asked (environment, profile, instance role).",
+    ),
+    variable("s3.secretAccessKey", "", "Its secret."),
+    variable(
+        "mail.url",
+        "",
+        "`smtps://user:password@host:port`, `smtp://host:port?tls=required|opportunistic|none`, or `file:///folder` (default: `mail` in `dataDir`).",
+    ),
+    variable("mail.from", "Outport <outport@localhost>", "Sender of the mails."),
+    variable("worker.name", "", "Name of this worker for people (default: `worker-<pid>`)."),
+    variable(
+        "jwt.hs256Secret",
+        "",
+        "Accept JWTs signed with this secret (HS256, at least 32 bytes).",
+    ),
+    variable(
+        "jwt.jwksFile",
+        "",
+        "Accept JWTs signed with a key of this JWKS file (RS256, ES256, EdDSA).",
+    ),
+    variable("jwt.jwksUrl", "", "The same, from a URL."),
+    variable("jwt.issuer", "", "The `iss` that a JWT must have."),
+    variable("jwt.audience", "", "The `aud` that a JWT must have."),
+    variable(
+        "jwt.idNamespace",
+        "",
+        "UUID namespace that maps user and organization ids that are no UUIDs (UUIDv5); without it they are refused.",
+    ),
+    variable("jwt.claims.user", "sub", "Claim of the user id."),
+    variable("jwt.claims.organization", "org", "Claim of the organization id."),
+    variable(
+        "jwt.claims.companies",
+        "companies",
+        "Claim of the companies that the user may see; absent means all.",
+    ),
+    variable(
+        "jwt.claims.cooperatives",
+        "cooperatives",
+        "Claim of the cooperatives that the user may see; absent means all.",
+    ),
+    variable("jwt.claims.email", "email", "Claim of the e-mail address."),
+    variable("jwt.claims.name", "name", "Claim of the name."),
+    variable("jwt.claims.locale", "locale", "Claim of the language."),
+    variable("jwt.claims.scope", "scope", "Claim of the scopes, one text with spaces or an array."),
+    variable("limits.requestBodyBytes", "262144", "Bytes of a request body."),
+    variable("limits.rowsPerExport", "50000000", "Data rows of one export."),
+    variable(
+        "limits.bytesPerExport",
+        "107374182400",
+        "File bytes of one export, at most 115,343,360,000.",
+    ),
+    variable("limits.snapshotAgeSeconds", "3600", "How long one source snapshot may be held."),
+    variable("limits.noProgressSeconds", "120", "How long a run may stand still."),
+    variable("limits.sourceConnectSeconds", "10", "Time limit of connecting to a source."),
+    variable("limits.finishingStepSeconds", "60", "Time limit of committing the end of a run."),
+    variable("limits.leaseSeconds", "30", "Life of a lease, of jobs and deliveries."),
+    variable(
+        "limits.heartbeatMilliseconds",
+        "5000",
+        "Time between renewals, at most a third of the lease.",
+    ),
+    variable("limits.jobFailures", "3", "Failures of a job before it is FAILED."),
+    variable(
+        "limits.jobBackoffMilliseconds",
+        "5000",
+        "First pause between runs of a job, four times as long each time, with full jitter.",
+    ),
+    variable("limits.jobBackoffMostSeconds", "300", "Longest pause between runs of a job."),
+    variable("limits.deliveryAttempts", "16", "Attempts of a delivery before it is dead."),
+    variable(
+        "limits.deliveryBackoffMilliseconds",
+        "1000",
+        "First pause between attempts of a delivery, four times as long each time, with full jitter.",
+    ),
+    variable(
+        "limits.deliveryBackoffMostSeconds",
+        "3600",
+        "Longest pause between attempts of a delivery.",
+    ),
+    variable("limits.handlerSeconds", "60", "Time limit of one run of a handler."),
+    variable(
+        "limits.handlersAtOnce",
+        "16",
+        "Handlers that one process runs at once, shared evenly.",
+    ),
+    variable("limits.reconcileEverySeconds", "30", "Period of the reconciler."),
+    variable("limits.sweepEverySeconds", "60", "Period of the sweeper."),
+    variable("limits.runningPerWorker", "4", "Jobs that one worker runs at once."),
+    variable(
+        "limits.runningPerOrganization",
+        "2",
+        "Jobs of one organization that run at once, over all workers.",
+    ),
+    variable(
+        "limits.queuedPerOrganization",
+        "1000",
+        "Queued jobs of one organization; one more is refused with 429.",
+    ),
+    variable("limits.fileRetentionSeconds", "604800", "From `finishedAt` to `expiresAt`."),
+    variable("limits.jobRetentionSeconds", "7776000", "How long ended jobs are kept."),
+    variable(
+        "limits.presignedUrlSeconds",
+        "900",
+        "Life of a pre-signed download URL, at most 900.",
+    ),
+    variable(
+        "limits.idempotencyKeySeconds",
+        "86400",
+        "How long an `Idempotency-Key` is remembered.",
+    ),
+    variable(
+        "limits.requestsPerMinute",
+        "600",
+        "Requests a minute of one credential; 0 is no limit.",
+    ),
+    variable(
+        "limits.drainSeconds",
+        "30",
+        "Time that running work gets to end when the process stops.",
+    ),
+    variable("crashPoint", "", "For tests alone: the process aborts at this point."),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_the_environment_follow_from_the_file() {
+        assert_eq!(environment_name("s3.accessKeyId"), "OUTPORT_S3_ACCESS_KEY_ID");
+        assert_eq!(environment_name("encKey"), "APP_ENC_KEY");
+        assert_eq!(environment_name("connections.shop-eu"), "OUTPORT_CONNECTIONS_SHOP_EU");
+    }
+
+    #[test]
+    fn no_two_variables_share_a_name() {
+        let mut names: Vec<String> = VARIABLES.iter().map(Variable::environment).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), VARIABLES.len());
+    }
+
+    #[test]
+    fn the_limits_of_the_table_are_the_limits_of_the_code() {
+        let config = super::super::Config::from_settings(super::super::Settings::for_tests());
+        let config = config.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(config.limits, outport_domain::limits::Limits::default());
+    }
+}

@@ -1,0 +1,360 @@
+//! One process: everything a role needs is put together here, and runs until it is told to stop.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use outport_contract::link::LinkKeys;
+use outport_domain::{limits::Limits, resource::Resource, spec::Catalogue};
+use outport_objects::{ObjectStore, local::LocalFolder, s3::S3Store};
+use outport_pipeline::Pipeline;
+use outport_relay::{
+    Reconciler, Registry, Relay,
+    handlers::{Correspondence, SendExportCompletedMessage, SendExportFailedMessage},
+    mail::{MailUrl, Mailer, Sender, Templates},
+};
+use outport_source::Source;
+use outport_store::{Store, deliveries, submit::Submitter};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    api::{
+        self, ApiState,
+        health::{Check, Readiness},
+        metrics::Metrics,
+    },
+    auth::{Authenticator, jwt::JwtVerifier},
+    config::{Config, ObjectsConfig},
+    worker,
+};
+
+/// The version of the one key that this process knows; a ring with more comes with rotation.
+const KEY_VERSION: u16 = 1;
+
+/// Which parts of the product a process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roles {
+    /// HTTP: the API, its documents, the link pages.
+    pub api: bool,
+    /// Pipeline, handlers, reconciler, sweeper.
+    pub worker: bool,
+}
+
+impl Roles {
+    /// One process that is everything.
+    pub const ALL: Self = Self { api: true, worker: true };
+    /// HTTP alone.
+    pub const API: Self = Self { api: true, worker: false };
+    /// Work alone. It still answers `/livez`, `/readyz` and `/metrics`.
+    pub const WORKER: Self = Self { api: false, worker: true };
+}
+
+/// Why a process does not start: one sentence each, secrets apart.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct StartError(pub String);
+
+impl StartError {
+    fn new(what: &str, error: &dyn std::error::Error) -> Self {
+        let mut text = format!("{what}: {error}");
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        Self(outport_contract::redaction::redact(&text))
+    }
+}
+
+/// Everything that a role needs, checked and put together.
+pub struct Process {
+    /// Our own state, migrated.
+    pub store: Store,
+    /// Where files go.
+    pub objects: Arc<dyn ObjectStore>,
+    /// What may be exported.
+    pub catalogue: Arc<Catalogue>,
+    /// The configured connections.
+    pub sources: Arc<BTreeMap<String, Arc<dyn Source>>>,
+    config: Config,
+    link_keys: Arc<LinkKeys>,
+    limits: Arc<Limits>,
+    registry: Registry,
+    correspondence: Arc<Correspondence>,
+}
+
+/// Runs the roles until `stop`, answering HTTP on the listener.
+pub async fn run(
+    config: Config,
+    roles: Roles,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> Result<(), StartError> {
+    Process::build(config).await?.run(roles, listener, stop).await
+}
+
+impl Process {
+    /// Connects to the state, migrates it, reads resources and templates, registers handlers.
+    /// Whatever is wrong stops here, before anything is served.
+    pub async fn build(config: Config) -> Result<Self, StartError> {
+        for notice in &config.notices {
+            tracing::info!("{notice}");
+        }
+        let catalogue = Arc::new(catalogue(&config)?);
+        let sources: BTreeMap<String, Arc<dyn Source>> = config
+            .connections
+            .iter()
+            .map(|(name, source)| (name.clone(), outport_source::connect(source)))
+            .collect();
+        for resource in catalogue.0.values() {
+            if !sources.contains_key(&resource.connection) {
+                let (name, connection) = (&resource.name, &resource.connection);
+                return Err(StartError(format!(
+                    "resource '{name}' names the connection '{connection}', which is not configured"
+                )));
+            }
+        }
+        std::fs::create_dir_all(&config.data_dir)
+            .map_err(|error| StartError::new("dataDir cannot be made", &error))?;
+        let store = Store::connect(&config.state)
+            .await
+            .map_err(|error| StartError::new("state.url", &error))?;
+        store
+            .migrate()
+            .await
+            .map_err(|error| StartError::new("the state database cannot be migrated", &error))?;
+        let objects = objects(&config).await?;
+        let link_keys = LinkKeys::new(KEY_VERSION, &config.master_key);
+        let correspondence = Arc::new(correspondence(&config, &catalogue, link_keys.clone())?);
+        let registry = registry(&correspondence)?;
+        register(&store, &registry)
+            .await
+            .map_err(|error| StartError::new("handlers cannot be registered", &error))?;
+        Ok(Self {
+            store,
+            objects,
+            catalogue,
+            sources: Arc::new(sources),
+            limits: Arc::new(config.limits.clone()),
+            link_keys: Arc::new(link_keys),
+            registry,
+            correspondence,
+            config,
+        })
+    }
+
+    /// Runs the roles until `stop`.
+    pub async fn run(
+        self,
+        roles: Roles,
+        listener: TcpListener,
+        stop: CancellationToken,
+    ) -> Result<(), StartError> {
+        let store = self.store.clone();
+        let router = self.router(roles)?;
+        let http = tokio::spawn(serve(listener, router, stop.clone(), self.limits.drain));
+        let mut tasks = Vec::new();
+        if roles.worker {
+            let pipeline = self.pipeline();
+            tasks.push(tokio::spawn(worker::run(
+                pipeline.clone(),
+                self.config.worker_name.clone(),
+                stop.clone(),
+            )));
+            tasks.push(tokio::spawn(sweep(pipeline, stop.clone())));
+            let reconciler = Reconciler::new(store.clone(), self.limits.reconcile_every);
+            tasks.push(tokio::spawn(reconciler.run(stop.clone())));
+            let relay = Relay::new(
+                store.clone(),
+                self.registry,
+                (*self.limits).clone(),
+                self.config.crash.clone(),
+            );
+            tasks.push(tokio::spawn(relay.run(stop.clone())));
+        }
+        let served = http.await;
+        // Whatever ended the listener, the rest of the process ends with it.
+        stop.cancel();
+        for task in tasks {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a part of the process ended badly");
+            }
+        }
+        store.close().await;
+        match served {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(StartError::new("HTTP", &error)),
+            Err(error) => Err(StartError::new("HTTP", &error)),
+        }
+    }
+
+    /// What runs of this process share.
+    pub fn pipeline(&self) -> Pipeline {
+        Pipeline {
+            store: self.store.clone(),
+            objects: Arc::clone(&self.objects),
+            catalogue: Arc::clone(&self.catalogue),
+            sources: Arc::clone(&self.sources),
+            limits: Arc::clone(&self.limits),
+            crash: self.config.crash.clone(),
+        }
+    }
+
+    fn mail_check(&self) -> Check {
+        let correspondence = Arc::clone(&self.correspondence);
+        Check::new("mail", move || {
+            let correspondence = Arc::clone(&correspondence);
+            async move { correspondence.mailer.check().await.map_err(|error| error.to_string()) }
+        })
+    }
+
+    fn router(&self, roles: Roles) -> Result<axum::Router, StartError> {
+        let jwt = self.config.jwt.clone().map(JwtVerifier::new).transpose();
+        let jwt = jwt.map_err(|error| StartError::new("jwt", &error))?;
+        let state = Arc::new(ApiState {
+            submitter: Submitter::start(self.store.clone(), self.limits.queued_per_organization),
+            authenticator: Authenticator::new(
+                self.store.clone(),
+                jwt,
+                self.limits.requests_per_minute,
+            ),
+            store: self.store.clone(),
+            objects: Arc::clone(&self.objects),
+            catalogue: Arc::clone(&self.catalogue),
+            sources: (*self.sources).clone(),
+            link_keys: Arc::clone(&self.link_keys),
+            public_url: self.config.public_url.clone(),
+            limits: Arc::clone(&self.limits),
+            metrics: Arc::new(Metrics::new()),
+            readiness: Readiness::new(vec![self.mail_check()]),
+            behind_proxy: self.config.behind_proxy,
+        });
+        Ok(if roles.api { api::router(state) } else { api::health_router(state) })
+    }
+}
+
+/// Serves until `stop`, then lets running requests end within the drain time.
+async fn serve(
+    listener: TcpListener,
+    router: axum::Router,
+    stop: CancellationToken,
+    drain: Duration,
+) -> std::io::Result<()> {
+    let app = router.into_make_service_with_connect_info::<std::net::SocketAddr>();
+    let stopped = stop.clone();
+    let serving =
+        axum::serve(listener, app).with_graceful_shutdown(async move { stopped.cancelled().await });
+    tokio::select! {
+        served = serving.into_future() => served,
+        () = async { stop.cancelled().await; tokio::time::sleep(drain).await } => Ok(()),
+    }
+}
+
+async fn sweep(pipeline: Pipeline, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        match pipeline.sweep().await {
+            Ok(swept) if swept != outport_pipeline::sweeper::Swept::default() => {
+                tracing::info!(?swept, "swept")
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the sweep did not end")
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(pipeline.limits.sweep_every) => {}
+        }
+    }
+}
+
+async fn objects(config: &Config) -> Result<Arc<dyn ObjectStore>, StartError> {
+    Ok(match &config.objects {
+        ObjectsConfig::Folder(folder) => {
+            let folder = LocalFolder::open(folder.clone()).await;
+            Arc::new(folder.map_err(|error| StartError::new("objects.dir cannot be used", &error))?)
+        }
+        ObjectsConfig::S3(s3) => Arc::new(S3Store::connect((**s3).clone()).await),
+    })
+}
+
+/// Reads every resource file; all faults of all files are told at once.
+pub fn catalogue(config: &Config) -> Result<Catalogue, StartError> {
+    let mut catalogue = Catalogue::default();
+    let folder = &config.resources_dir;
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            tracing::warn!(folder = %folder.display(), "there is no resource folder: nothing can be exported");
+            return Ok(catalogue);
+        }
+        Err(error) => return Err(StartError::new("resourcesDir cannot be read", &error)),
+    };
+    let mut faults = Vec::new();
+    let mut paths: Vec<_> =
+        entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+    paths.sort();
+    for path in paths
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+    {
+        let read = std::fs::read_to_string(&path).map_err(|error| error.to_string());
+        match read.and_then(|text| Resource::from_toml(&text).map_err(|error| error.to_string())) {
+            Ok(resource) if catalogue.0.contains_key(&resource.name) => {
+                faults.push(format!(
+                    "{}: the resource '{}' is declared twice",
+                    path.display(),
+                    resource.name
+                ));
+            }
+            Ok(resource) => {
+                catalogue.0.insert(resource.name.clone(), Arc::new(resource));
+            }
+            Err(error) => faults.push(format!("{}: {error}", path.display())),
+        }
+    }
+    if faults.is_empty() { Ok(catalogue) } else { Err(StartError(faults.join("\n"))) }
+}
+
+/// All that it takes to write mails.
+fn correspondence(
+    config: &Config,
+    catalogue: &Catalogue,
+    link_keys: LinkKeys,
+) -> Result<Correspondence, StartError> {
+    let url =
+        MailUrl::parse(&config.mail_url).map_err(|error| StartError::new("mail.url", &error))?;
+    if url.may_be_read_on_the_way() {
+        tracing::warn!("mail.url does not require TLS: mails may travel unprotected");
+    }
+    let sender =
+        Sender::parse(&config.mail_from).map_err(|error| StartError::new("mail.from", &error))?;
+    Ok(Correspondence {
+        mailer: Mailer::new(&url, sender).map_err(|error| StartError::new("mail.url", &error))?,
+        templates: Templates::load().map_err(|error| StartError::new("templates", &error))?,
+        public_url: config.public_url.clone(),
+        link_keys,
+        resources: catalogue
+            .0
+            .iter()
+            .map(|(name, resource)| (name.clone(), (&**resource).into()))
+            .collect(),
+    })
+}
+
+/// Every compiled handler. A new one is its file and one line here.
+fn registry(correspondence: &Arc<Correspondence>) -> Result<Registry, StartError> {
+    let mut registry = Registry::new();
+    let registered = registry
+        .register(SendExportCompletedMessage::new(Arc::clone(correspondence)))
+        .and_then(|()| registry.register(SendExportFailedMessage::new(Arc::clone(correspondence))));
+    registered.map_err(|error| StartError::new("handlers", &error))?;
+    Ok(registry)
+}
+
+/// Every role tells the store which handlers exist before it serves.
+async fn register(store: &Store, registry: &Registry) -> Result<(), outport_store::StoreError> {
+    let mut tx = store.begin().await?;
+    deliveries::register(&mut tx, &registry.rows()).await?;
+    tx.commit().await
+}

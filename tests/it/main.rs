@@ -1,0 +1,1 @@
+//! The tests of the whole: real processes, real servers, and the house's own rules.
