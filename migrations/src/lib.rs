@@ -1,1 +1,42 @@
-//! placeholder
+//! The schema of Outport's own state, one definition for SQLite and PostgreSQL.
+//!
+//! **Words.** A *migration* is a step that was released once and never changes again; a change
+//! is a new one.
+//!
+//! **Invariants.** Instants are `BIGINT` milliseconds since 1970 in UTC on both engines: they
+//! compare the same way everywhere, and an event's text and its row cannot differ by a
+//! fraction. JSON is `TEXT`, never `jsonb`: members, order and digits survive. Partial indexes
+//! name their states literally, so hot queries must too.
+//!
+//! **Absent on purpose.** Steps back: a release that needs the old schema is restored from a
+//! backup, and a `down` that drops people's data is never what they meant.
+
+mod m0001_jobs;
+mod m0002_outbox;
+mod m0003_access;
+
+pub use sea_orm_migration::MigratorTrait;
+use sea_orm_migration::prelude::*;
+
+/// All migrations, oldest first.
+#[derive(Debug)]
+pub struct Migrator;
+
+#[async_trait::async_trait]
+impl MigratorTrait for Migrator {
+    fn migrations() -> Vec<Box<dyn MigrationTrait>> {
+        vec![
+            Box::new(m0001_jobs::Migration),
+            Box::new(m0002_outbox::Migration),
+            Box::new(m0003_access::Migration),
+        ]
+    }
+}
+
+/// Runs statements that both engines understand word for word (indexes, for the most part).
+async fn run_all(manager: &SchemaManager<'_>, statements: &[&str]) -> Result<(), DbErr> {
+    for statement in statements {
+        manager.get_connection().execute_unprepared(statement).await?;
+    }
+    Ok(())
+}

@@ -5,9 +5,14 @@ use outport_domain::{
     caller::Caller,
     id::{JobId, OrganizationId, TokenId, UserId},
 };
+use sea_orm::{ColumnTrait as _, EntityTrait as _, IntoActiveModel as _, QueryFilter as _};
 use uuid::Uuid;
 
-use crate::{Page, PageRequest, Store, StoreError, Tx};
+use crate::{
+    Page, PageRequest, Store, StoreError, Tx, caller_text,
+    entity::{download, requester, revocation, token},
+    instant, paging,
+};
 
 /// An API token as stored: its secret only as a SHA-256.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +37,19 @@ pub async fn create_token(
     token: &TokenRow,
     secret_sha256: &[u8; 32],
 ) -> Result<(), StoreError> {
-    todo!()
+    let row = token::Model {
+        id: token.id.uuid(),
+        organization_id: token.caller.organization.uuid(),
+        user_id: token.caller.user.uuid(),
+        name: token.name.clone(),
+        caller: caller_text::write(&token.caller)?,
+        secret_sha256: secret_sha256.to_vec(),
+        created_at: instant::millis(token.created_at),
+        expires_at: token.expires_at.map(instant::millis),
+        revoked_at: token.revoked_at.map(instant::millis),
+    };
+    token::Entity::insert(row.into_active_model()).exec_without_returning(tx.connection()).await?;
+    Ok(())
 }
 
 /// The token with this secret, revoked and expired ones included.
@@ -40,7 +57,11 @@ pub async fn find_token(
     store: &Store,
     secret_sha256: &[u8; 32],
 ) -> Result<Option<TokenRow>, StoreError> {
-    todo!()
+    let row = token::Entity::find()
+        .filter(token::Column::SecretSha256.eq(secret_sha256.to_vec()))
+        .one(store.reader())
+        .await?;
+    row.as_ref().map(read_token).transpose()
 }
 
 /// The tokens of an organization, newest first.
@@ -49,7 +70,8 @@ pub async fn list_tokens(
     organization: OrganizationId,
     page: PageRequest,
 ) -> Result<Page<TokenRow>, StoreError> {
-    todo!()
+    let query = token::Entity::find().filter(token::Column::OrganizationId.eq(organization.uuid()));
+    paging::page(query, token::Column::Id, page, store.reader(), read_token).await
 }
 
 /// Revokes a token. `false` when this organization has no such token.
@@ -58,7 +80,15 @@ pub async fn revoke_token(
     organization: OrganizationId,
     token: TokenId,
 ) -> Result<bool, StoreError> {
-    todo!()
+    let now = tx.now().await?;
+    let found = tx
+        .run(
+            "UPDATE tokens SET revoked_at = COALESCE(revoked_at, $1) \
+             WHERE id = $2 AND organization_id = $3",
+            [now.into(), token.uuid().into(), organization.uuid().into()],
+        )
+        .await?;
+    Ok(found > 0)
 }
 
 /// What a revocation takes access from.
@@ -70,14 +100,30 @@ pub enum Revoked {
     Organization(OrganizationId),
 }
 
+impl Revoked {
+    fn key(self) -> (Uuid, Uuid) {
+        match self {
+            Self::User(organization, user) => (organization.uuid(), user.uuid()),
+            Self::Organization(organization) => (organization.uuid(), Uuid::nil()),
+        }
+    }
+}
+
 /// Records a revocation: credentials and links issued up to now no longer work. Idempotent.
 pub async fn revoke(tx: &mut Tx, what: Revoked) -> Result<(), StoreError> {
-    todo!()
+    let (organization_id, user_id) = what.key();
+    let row = revocation::Model { organization_id, user_id, revoked_at: tx.now().await? };
+    revocation::Entity::insert(row.into_active_model())
+        .on_conflict_do_nothing()
+        .exec_without_returning(tx.connection())
+        .await?;
+    Ok(())
 }
 
 /// Lifts a revocation.
 pub async fn restore(tx: &mut Tx, what: Revoked) -> Result<(), StoreError> {
-    todo!()
+    revocation::Entity::delete_by_id(what.key()).exec(tx.connection()).await?;
+    Ok(())
 }
 
 /// Whether a user of an organization has lost access.
@@ -86,13 +132,20 @@ pub async fn is_revoked(
     organization: OrganizationId,
     user: UserId,
 ) -> Result<bool, StoreError> {
-    todo!()
+    let found = revocation::Entity::find()
+        .filter(revocation::Column::OrganizationId.eq(organization.uuid()))
+        .filter(revocation::Column::UserId.is_in([user.uuid(), Uuid::nil()]))
+        .one(store.reader())
+        .await?;
+    Ok(found.is_some())
 }
 
 /// Who may download a job's file by a link: the requester, and recipients that the request
 /// named. Written by `submit`.
 pub async fn is_requester(store: &Store, job: JobId, user: UserId) -> Result<bool, StoreError> {
-    todo!()
+    let found =
+        requester::Entity::find_by_id((job.uuid(), user.uuid())).one(store.reader()).await?;
+    Ok(found.is_some())
 }
 
 /// One download, as audited.
@@ -118,7 +171,20 @@ pub struct Download {
 
 /// Writes a download into the audit.
 pub async fn record_download(tx: &mut Tx, download: &Download) -> Result<(), StoreError> {
-    todo!()
+    let row = download::Model {
+        id: download.id,
+        job_id: download.job.uuid(),
+        organization_id: download.organization.uuid(),
+        user_id: download.user.map(UserId::uuid),
+        via: download.via.to_owned(),
+        address: download.address.clone(),
+        user_agent: download.user_agent.as_deref().map(|text| text.chars().take(200).collect()),
+        at: instant::millis(download.at),
+    };
+    download::Entity::insert(row.into_active_model())
+        .exec_without_returning(tx.connection())
+        .await?;
+    Ok(())
 }
 
 /// The downloads of a job, newest first.
@@ -128,10 +194,46 @@ pub async fn list_downloads(
     job: JobId,
     page: PageRequest,
 ) -> Result<Page<Download>, StoreError> {
-    todo!()
+    let query = download::Entity::find()
+        .filter(download::Column::JobId.eq(job.uuid()))
+        .filter(download::Column::OrganizationId.eq(organization.uuid()));
+    paging::page(query, download::Column::Id, page, store.reader(), read_download).await
 }
 
 /// Forgets idempotency keys that have ended. Returns how many.
 pub async fn forget_keys(tx: &mut Tx) -> Result<u64, StoreError> {
-    todo!()
+    let now = tx.now().await?;
+    tx.run("DELETE FROM idempotency_keys WHERE expires_at <= $1", [now.into()]).await
+}
+
+fn read_token(row: &token::Model) -> Result<TokenRow, StoreError> {
+    let id = TokenId::from_uuid(row.id);
+    Ok(TokenRow {
+        id,
+        name: row.name.clone(),
+        caller: Caller {
+            token: Some(id),
+            ..caller_text::read(row.organization_id, row.user_id, &row.caller)?
+        },
+        created_at: instant::at(row.created_at)?,
+        expires_at: instant::maybe_at(row.expires_at)?,
+        revoked_at: instant::maybe_at(row.revoked_at)?,
+    })
+}
+
+fn read_download(row: &download::Model) -> Result<Download, StoreError> {
+    Ok(Download {
+        id: row.id,
+        job: JobId::from_uuid(row.job_id),
+        organization: OrganizationId::from_uuid(row.organization_id),
+        user: row.user_id.map(UserId::from_uuid),
+        via: match row.via.as_str() {
+            "API" => "API",
+            "LINK" => "LINK",
+            _ => return Err(StoreError::Corrupt("a download's way is unknown".to_owned())),
+        },
+        address: row.address.clone(),
+        user_agent: row.user_agent.clone(),
+        at: instant::at(row.at)?,
+    })
 }

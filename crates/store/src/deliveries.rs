@@ -1,13 +1,23 @@
 //! Deliveries: the duty of one handler towards one event, claimed, leased and fenced by the
 //! same words as jobs; and the receipts that make doing it twice harmless.
 
+mod attempt;
+mod handlers;
+mod receipts;
+mod view;
+
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use outport_domain::id::{DeliveryId, EventId, OrganizationId};
+use outport_domain::id::DeliveryId;
 use uuid::Uuid;
 
-use crate::{Page, PageRequest, Store, StoreError, Tx, events::StoredEvent};
+use crate::events::StoredEvent;
+
+pub use attempt::{claim, finish, next_due, renew};
+pub use handlers::{backfill, reconcile, register, retire};
+pub use receipts::{receipt, record_receipt};
+pub use view::{find, list, retry};
 
 /// A compiled handler, as the synchronous path sees it: data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,33 +26,6 @@ pub struct HandlerRow {
     pub name: String,
     /// The event types it wants.
     pub event_types: Vec<String>,
-}
-
-/// Registers handlers: adds what is new (with `registered_at` now), never removes. Idempotent.
-pub async fn register(tx: &mut Tx, handlers: &[HandlerRow]) -> Result<(), StoreError> {
-    todo!()
-}
-
-/// Retires a handler: no new deliveries from now on. `false` when it is not registered.
-pub async fn retire(tx: &mut Tx, handler: &str) -> Result<bool, StoreError> {
-    todo!()
-}
-
-/// Inserts deliveries that are missing for events since each active handler's registration.
-/// Returns how many.
-pub async fn reconcile(tx: &mut Tx) -> Result<u64, StoreError> {
-    todo!()
-}
-
-/// Inserts deliveries for this organization's events since `since`, older than the handler's
-/// registration. Returns how many; `None` when the handler is not registered.
-pub async fn backfill(
-    tx: &mut Tx,
-    organization: OrganizationId,
-    handler: &str,
-    since: DateTime<Utc>,
-) -> Result<Option<u64>, StoreError> {
-    todo!()
 }
 
 /// Where a delivery is in its life.
@@ -104,34 +87,6 @@ pub struct DeliveryClaim {
     pub failures: u32,
 }
 
-/// Takes up to `most` due deliveries of one handler, oldest due first, those with an expired
-/// lease included (an expired lease counts as a failure). The caller commits at once.
-pub async fn claim(
-    tx: &mut Tx,
-    handler: &str,
-    lease: Duration,
-    most: u32,
-) -> Result<Vec<DeliveryClaim>, StoreError> {
-    todo!()
-}
-
-/// When the next delivery of these handlers becomes due (an expiring lease included).
-pub async fn next_due(
-    store: &Store,
-    handlers: &[&str],
-) -> Result<Option<DateTime<Utc>>, StoreError> {
-    todo!()
-}
-
-/// Renews a lease by run and token. `false`: it is lost.
-pub async fn renew(
-    store: &Store,
-    fence: &DeliveryFence,
-    lease: Duration,
-) -> Result<bool, StoreError> {
-    todo!()
-}
-
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryEnd {
@@ -151,36 +106,6 @@ pub enum DeliveryEnd {
     },
     /// The relay is stopping: due again at once, no failure.
     HandedBack,
-}
-
-/// Ends an attempt, fenced. `false`: the lease was lost, nothing was written.
-pub async fn finish(
-    tx: &mut Tx,
-    fence: &DeliveryFence,
-    end: &DeliveryEnd,
-) -> Result<bool, StoreError> {
-    todo!()
-}
-
-/// The receipt of (event, handler, target), if there is one.
-pub async fn receipt(
-    store: &Store,
-    event: EventId,
-    handler: &str,
-    target: &str,
-) -> Result<Option<String>, StoreError> {
-    todo!()
-}
-
-/// Records a receipt; the first one stays. Its unique key is what makes a handler idempotent.
-pub async fn record_receipt(
-    tx: &mut Tx,
-    event: EventId,
-    handler: &str,
-    target: &str,
-    receipt: &str,
-) -> Result<(), StoreError> {
-    todo!()
 }
 
 /// A delivery as people see it.
@@ -208,33 +133,4 @@ pub struct DeliveryFilter {
     pub handler: Option<String>,
     /// Only of this job.
     pub job: Option<outport_domain::id::JobId>,
-}
-
-/// Deliveries of this organization, newest first.
-pub async fn list(
-    store: &Store,
-    organization: OrganizationId,
-    filter: &DeliveryFilter,
-    page: PageRequest,
-) -> Result<Page<DeliveryView>, StoreError> {
-    todo!()
-}
-
-/// A delivery of this organization.
-pub async fn find(
-    store: &Store,
-    organization: OrganizationId,
-    delivery: DeliveryId,
-) -> Result<Option<DeliveryView>, StoreError> {
-    todo!()
-}
-
-/// Makes a dead delivery due again at once with a fresh budget; others stay as they are.
-/// `None` when there is no such delivery in this organization.
-pub async fn retry(
-    tx: &mut Tx,
-    organization: OrganizationId,
-    delivery: DeliveryId,
-) -> Result<Option<DeliveryView>, StoreError> {
-    todo!()
 }

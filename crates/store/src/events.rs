@@ -3,8 +3,13 @@
 
 use chrono::{DateTime, Utc};
 use outport_domain::id::{EventId, JobId, OrganizationId};
+use sea_orm::{ColumnTrait as _, EntityTrait as _, QueryFilter as _, QueryOrder as _};
 
-use crate::{Store, StoreError};
+use crate::{
+    Store, StoreError,
+    entity::event::{Column, Entity, Model},
+    instant,
+};
 
 /// An event as committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,5 +34,24 @@ pub async fn of_job(
     organization: OrganizationId,
     job: JobId,
 ) -> Result<Vec<StoredEvent>, StoreError> {
-    todo!()
+    let rows = Entity::find()
+        .filter(Column::JobId.eq(job.uuid()))
+        .filter(Column::OrganizationId.eq(organization.uuid()))
+        .order_by_asc(Column::CreatedAt)
+        .order_by_asc(Column::Id)
+        .all(store.reader())
+        .await?;
+    rows.into_iter().map(read).collect()
+}
+
+/// The event that a row tells of.
+pub(crate) fn read(row: Model) -> Result<StoredEvent, StoreError> {
+    Ok(StoredEvent {
+        id: EventId::from_uuid(row.id),
+        event_type: row.event_type,
+        job: JobId::from_uuid(row.job_id),
+        organization: OrganizationId::from_uuid(row.organization_id),
+        body: row.body,
+        created_at: instant::at(row.created_at)?,
+    })
 }

@@ -1,12 +1,16 @@
 //! Wake-ups: a signal is a hint, the table is the truth. Hints may be lost (a broken LISTEN);
 //! who waits also polls.
 
+mod listener;
+
 use tokio::sync::watch;
+
+pub(crate) use listener::{CHANNEL, listen};
 
 use crate::Store;
 
 /// What may have changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Topic {
     /// A job became due.
     Jobs,
@@ -16,10 +20,56 @@ pub enum Topic {
     Cancels,
 }
 
+impl Topic {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Jobs, Self::Deliveries, Self::Cancels];
+
+    /// What other processes are told.
+    pub(crate) const fn payload(self) -> &'static str {
+        match self {
+            Self::Jobs => "jobs",
+            Self::Deliveries => "deliveries",
+            Self::Cancels => "cancels",
+        }
+    }
+
+    fn from_payload(payload: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|topic| topic.payload() == payload)
+    }
+}
+
 impl Store {
     /// A receiver that changes whenever a committed transaction (of any process, on PostgreSQL)
     /// touched the topic. Subscribe first, then look, then wait for `changed`.
     pub fn subscribe(&self, topic: Topic) -> watch::Receiver<u64> {
-        todo!()
+        self.hints().sender(topic).subscribe()
+    }
+}
+
+/// The senders of one store. The numbers mean nothing; that they change does.
+#[derive(Debug, Default)]
+pub(crate) struct Hints {
+    jobs: watch::Sender<u64>,
+    deliveries: watch::Sender<u64>,
+    cancels: watch::Sender<u64>,
+}
+
+impl Hints {
+    fn sender(&self, topic: Topic) -> &watch::Sender<u64> {
+        match topic {
+            Topic::Jobs => &self.jobs,
+            Topic::Deliveries => &self.deliveries,
+            Topic::Cancels => &self.cancels,
+        }
+    }
+
+    /// Wakes who waits for this topic.
+    pub(crate) fn bump(&self, topic: Topic) {
+        self.sender(topic).send_modify(|times| *times = times.wrapping_add(1));
+    }
+
+    /// Wakes everybody: something may have been missed.
+    fn bump_all(&self) {
+        Topic::ALL.into_iter().for_each(|topic| self.bump(topic));
     }
 }

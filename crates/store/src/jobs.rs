@@ -1,16 +1,26 @@
 //! Jobs: claim, lease, fence, finish, cancel; and the finders.
 
+mod claim;
+mod ending;
+mod find;
+mod lease;
+mod numbers;
+mod retention;
+
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use outport_domain::{
     failure::Failure,
-    id::{Fence, JobId, OrganizationId, UserId},
-    job::{ExportJob, FinishedFile, JobStatus, Progress},
-    object_key::ObjectKey,
+    id::{Fence, UserId},
+    job::{ExportJob, FinishedFile, JobStatus},
 };
 
-use crate::{Page, PageRequest, Store, StoreError, Tx};
+pub use claim::claim;
+pub use ending::{finish, request_cancel, rescue};
+pub use find::{find, find_in_any_organization, list, queue_position};
+pub use lease::{expired_leases, look, record_object, record_progress, renew};
+pub use numbers::{gauges, next_due};
+pub use retention::{delete_file, expire_due, purge};
 
 /// How a worker claims.
 #[derive(Clone, Debug)]
@@ -32,18 +42,6 @@ pub struct Claim {
     pub fence: Fence,
 }
 
-/// Takes the organization served least recently (below its cap, with a due job), then its oldest
-/// due job: PROCESSING, run + 1, fresh token, lease by the database's clock; also inserts the
-/// run's row. `None` when nothing is due. The caller commits at once.
-pub async fn claim(tx: &mut Tx, policy: &ClaimPolicy) -> Result<Option<Claim>, StoreError> {
-    todo!()
-}
-
-/// When the next pending job becomes due, for a timed sleep; `None` when none waits.
-pub async fn next_due(store: &Store) -> Result<Option<DateTime<Utc>>, StoreError> {
-    todo!()
-}
-
 /// What a run's owner learns about its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
@@ -53,36 +51,6 @@ pub enum Hold {
     CancelRequested,
     /// No longer its own: it must abort its upload and write nothing.
     Lost,
-}
-
-/// Renews a lease by run and token (not by expiry: an outage of the database kills no healthy
-/// run).
-pub async fn renew(store: &Store, fence: &Fence, lease: Duration) -> Result<Hold, StoreError> {
-    todo!()
-}
-
-/// Looks at running jobs without renewing, in the order given.
-pub async fn look(store: &Store, fences: &[Fence]) -> Result<Vec<Hold>, StoreError> {
-    todo!()
-}
-
-/// Records where the run is about to write, before its first byte: fenced.
-pub async fn record_object(
-    store: &Store,
-    fence: &Fence,
-    key: &ObjectKey,
-    upload_id: Option<&str>,
-) -> Result<Hold, StoreError> {
-    todo!()
-}
-
-/// Records how far the run is: fenced.
-pub async fn record_progress(
-    store: &Store,
-    fence: &Fence,
-    progress: &Progress,
-) -> Result<Hold, StoreError> {
-    todo!()
 }
 
 /// How a run came to its end.
@@ -126,25 +94,9 @@ pub enum Finished {
     Lost,
 }
 
-/// Ends a run, fenced by (job, state, run, lease token), as one change with its events and
-/// deliveries. A run that was asked to stop ends as CANCELED whatever it came to.
-pub async fn finish(
-    tx: &mut Tx,
-    fence: &Fence,
-    end: &RunEnd,
-    policy: &FinishPolicy,
-) -> Result<Finished, StoreError> {
-    todo!()
-}
-
 /// Leases seen expired by one rescuer; a lease is only acted on when seen expired twice.
 #[derive(Debug, Default)]
 pub struct ExpiredLeases(Vec<Fence>);
-
-/// Leases that have expired by the database's clock, each with its job's fence.
-pub async fn expired_leases(store: &Store) -> Result<Vec<Fence>, StoreError> {
-    todo!()
-}
 
 impl ExpiredLeases {
     /// Notes what was seen now; returns what was seen the last time too. Must be called one
@@ -154,16 +106,6 @@ impl ExpiredLeases {
         self.0 = now;
         again
     }
-}
-
-/// Takes a job from a lost worker, if its lease is still the expired one: back to PENDING, or
-/// FAILED with WORKER_LOST when its budget is spent, or CANCELED when it was asked to stop.
-pub async fn rescue(
-    tx: &mut Tx,
-    fence: &Fence,
-    policy: &FinishPolicy,
-) -> Result<Finished, StoreError> {
-    todo!()
 }
 
 /// What a request to cancel met.
@@ -179,53 +121,6 @@ pub enum CancelOutcome {
     NotFound,
 }
 
-/// Asks a job to stop. Idempotent.
-pub async fn request_cancel(
-    tx: &mut Tx,
-    organization: OrganizationId,
-    job: JobId,
-) -> Result<CancelOutcome, StoreError> {
-    todo!()
-}
-
-/// Marks an ended job's file as deleted by request; the sweeper deletes the object. `None` when
-/// there is no such job; the job unchanged when it has not ended.
-pub async fn delete_file(
-    tx: &mut Tx,
-    organization: OrganizationId,
-    job: JobId,
-) -> Result<Option<ExportJob>, StoreError> {
-    todo!()
-}
-
-/// Completed jobs whose `expiresAt` has passed become EXPIRED, with their events; at most
-/// `most` of them. The sweeper deletes their objects.
-pub async fn expire_due(tx: &mut Tx, most: u32) -> Result<Vec<ExportJob>, StoreError> {
-    todo!()
-}
-
-/// Deletes ended jobs older than `retention` whose objects are swept and deliveries finished.
-pub async fn purge(tx: &mut Tx, retention: Duration, most: u32) -> Result<u64, StoreError> {
-    todo!()
-}
-
-/// A job of this organization.
-pub async fn find(
-    store: &Store,
-    organization: OrganizationId,
-    job: JobId,
-) -> Result<Option<ExportJob>, StoreError> {
-    todo!()
-}
-
-/// A job of any organization: for workers, handlers and links, never for the API.
-pub async fn find_in_any_organization(
-    store: &Store,
-    job: JobId,
-) -> Result<Option<ExportJob>, StoreError> {
-    todo!()
-}
-
 /// Which jobs a list shows.
 #[derive(Clone, Debug, Default)]
 pub struct JobFilter {
@@ -237,22 +132,6 @@ pub struct JobFilter {
     pub requested_by: Option<UserId>,
     /// Only of this schedule.
     pub schedule: Option<outport_domain::id::ScheduleId>,
-}
-
-/// Jobs of this organization, newest first.
-pub async fn list(
-    store: &Store,
-    organization: OrganizationId,
-    filter: &JobFilter,
-    page: PageRequest,
-) -> Result<Page<ExportJob>, StoreError> {
-    todo!()
-}
-
-/// How many due jobs of its organization are before a pending job (0: it is next), for those
-/// within the first hundred.
-pub async fn queue_position(store: &Store, job: &ExportJob) -> Result<Option<u32>, StoreError> {
-    todo!()
 }
 
 /// Numbers for the metrics page.
@@ -268,9 +147,4 @@ pub struct Gauges {
     pub deliveries: Vec<(String, &'static str, u64)>,
     /// Age of the oldest delivery that is not done.
     pub oldest_delivery: Option<Duration>,
-}
-
-/// Reads the numbers for the metrics page.
-pub async fn gauges(store: &Store) -> Result<Gauges, StoreError> {
-    todo!()
 }

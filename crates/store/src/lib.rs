@@ -15,12 +15,21 @@
 //! is their place.
 
 pub mod access;
+mod caller_text;
+mod connect;
 pub mod deliveries;
+mod entity;
+mod error;
 pub mod events;
 pub mod hints;
+mod instant;
+mod job_row;
 pub mod jobs;
+mod outbox;
+mod paging;
 pub mod runs;
 pub mod submit;
+mod turns;
 mod tx;
 
 pub use tx::{Engine, Store, StoreConfig, Tx};

@@ -1,8 +1,12 @@
 //! Runs: what each attempt was about to write, so that it can be cleaned up without listing.
+//!
+//! A run is due to be swept from the moment it ends without being the one its job names
+//! (`runs.sweep_due_at`), and again at the end of its job's retention.
 
 use outport_domain::{id::JobId, object_key::ObjectKey};
+use sea_orm::{ConnectionTrait as _, EntityTrait as _};
 
-use crate::{Store, StoreError, Tx};
+use crate::{Store, StoreError, Tx, entity::job};
 
 /// Something a run may have left in the object store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,10 +26,44 @@ pub struct Leftover {
 /// of a run that still holds a lease. Each is offered until [`record_swept`], and once more at
 /// its job's expiry, because a late twin may write after the first sweep.
 pub async fn leftovers(store: &Store, most: u32) -> Result<Vec<Leftover>, StoreError> {
-    todo!()
+    // The conditions on the job say again what `sweep_due_at` says already: a mistake here
+    // would delete somebody's file.
+    let sql = format!(
+        "SELECT r.job_id, r.run, r.object_key, r.upload_id FROM runs r \
+         JOIN jobs j ON j.id = r.job_id \
+         WHERE r.sweep_due_at <= {} AND r.object_key IS NOT NULL \
+         AND NOT (j.status IN ('PROCESSING', 'CANCELING') AND j.run = r.run) \
+         AND NOT (j.status = 'COMPLETED' AND j.deleted_at IS NULL AND j.file_key = r.object_key) \
+         ORDER BY r.sweep_due_at LIMIT $1",
+        store.engine().now()
+    );
+    let statement = store.engine().statement(sql, [i64::from(most).into()]);
+    let rows = store.reader().query_all_raw(statement).await?;
+    rows.iter()
+        .map(|row| {
+            let run: i32 = row.try_get("", "run")?;
+            let key: String = row.try_get("", "object_key")?;
+            Ok(Leftover {
+                job: JobId::from_uuid(row.try_get("", "job_id")?),
+                run: run as u32,
+                key: ObjectKey::parse(&key)
+                    .map_err(|_| StoreError::Corrupt("a run's key is no object key".to_owned()))?,
+                upload_id: row.try_get("", "upload_id")?,
+            })
+        })
+        .collect()
 }
 
 /// Records that a leftover is gone.
 pub async fn record_swept(tx: &mut Tx, leftover: &Leftover) -> Result<(), StoreError> {
-    todo!()
+    let now = tx.now().await?;
+    let job = job::Entity::find_by_id(leftover.job.uuid()).one(tx.connection()).await?;
+    // While the job lives its last sweep is not known; its end schedules it.
+    let again = job.and_then(|job| job.final_sweep_at).filter(|at| *at > now);
+    tx.run(
+        "UPDATE runs SET swept_at = $1, sweep_due_at = $2 WHERE job_id = $3 AND run = $4",
+        [now.into(), again.into(), leftover.job.uuid().into(), (leftover.run as i32).into()],
+    )
+    .await?;
+    Ok(())
 }

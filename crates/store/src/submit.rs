@@ -2,6 +2,9 @@
 //! arrive while a commit is under way share the next one (a group commit), because all jobs of
 //! an organization lock its turn row until the commit is on disk.
 
+mod batch;
+mod submitter;
+
 use outport_domain::{
     caller::Caller,
     id::{JobId, ScheduleId},
@@ -9,7 +12,9 @@ use outport_domain::{
     locale::Locale,
 };
 
-use crate::{Store, StoreError, Tx};
+pub use submitter::Submitter;
+
+use crate::{StoreError, Tx};
 
 /// A job to be.
 #[derive(Clone, Debug)]
@@ -75,26 +80,8 @@ pub async fn submit(
     key: Option<&IdempotencyKey>,
     queued_per_organization: u32,
 ) -> Result<Submitted, StoreError> {
-    todo!()
-}
-
-/// Groups concurrent submissions into shared commits. Cheap to clone; ends when the last clone
-/// is dropped.
-#[derive(Clone)]
-pub struct Submitter {}
-
-impl Submitter {
-    /// Starts the task that commits. Needs a running Tokio runtime.
-    pub fn start(store: Store, queued_per_organization: u32) -> Self {
-        todo!()
-    }
-
-    /// Submits one job and answers after the commit that holds it.
-    pub async fn submit(
-        &self,
-        job: NewJob,
-        key: Option<IdempotencyKey>,
-    ) -> Result<Submitted, StoreError> {
-        todo!()
-    }
+    let mut answers =
+        batch::submit_all(tx, &[batch::Request { job, key }], queued_per_organization).await?;
+    // One request, one answer.
+    answers.pop().ok_or_else(|| StoreError::Corrupt("a submission has no answer".to_owned()))
 }

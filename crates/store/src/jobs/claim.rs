@@ -1,0 +1,144 @@
+//! Claiming: one short transaction for one job.
+
+use outport_domain::{
+    id::{Fence, JobId},
+    job::{JobStatus, Step},
+};
+use sea_orm::{ConnectionTrait as _, EntityTrait as _, IntoActiveModel as _};
+use uuid::Uuid;
+
+use super::{Claim, ClaimPolicy};
+use crate::{
+    Engine, StoreError, Tx,
+    entity::{job, run},
+    instant, job_row,
+};
+
+/// The organization served least recently, below its cap ($1), with a job that is due ($2).
+/// The scalar sub-query cannot be turned into a join over all jobs, as EXISTS could.
+pub const NEXT_TURN: &str = "SELECT t.organization_id FROM turns t \
+     WHERE t.queued > 0 AND t.running < $1 AND \
+     (SELECT j.due_at FROM jobs j WHERE j.organization_id = t.organization_id \
+      AND j.status = 'PENDING' ORDER BY j.due_at, j.id LIMIT 1) <= $2 \
+     ORDER BY t.last_turn_at LIMIT 1";
+
+/// The oldest job of an organization ($1) that is due ($2).
+pub const OLDEST_DUE: &str = "SELECT * FROM jobs \
+     WHERE organization_id = $1 AND status = 'PENDING' AND due_at <= $2 \
+     ORDER BY due_at, id LIMIT 1";
+
+/// Turns that one claim looks at before it gives up for now.
+const TRIES: usize = 8;
+
+/// Takes the organization served least recently (below its cap, with a due job), then its oldest
+/// due job: PROCESSING, run + 1, fresh token, lease by the database's clock; also inserts the
+/// run's row. `None` when nothing is due. The caller commits at once.
+pub async fn claim(tx: &mut Tx, policy: &ClaimPolicy) -> Result<Option<Claim>, StoreError> {
+    let now = tx.now().await?;
+    let mut may_wait = true;
+    for _ in 0..TRIES {
+        let mut turn = next_turn(tx, policy, now, Wait::Never).await?;
+        if turn.is_none() && may_wait {
+            // Somebody else may have the only row. Not to wait for it would leave a job until
+            // the next poll; whoever waits holds nothing, so nobody waits for the waiting.
+            turn = next_turn(tx, policy, now, Wait::ForTheRow).await?;
+        }
+        let Some(organization) = turn else { return Ok(None) };
+        may_wait = false;
+        if let Some(row) = oldest_due(tx, organization, now).await? {
+            return take(tx, policy, &row, now).await.map(Some);
+        }
+        // Its last due job was taken between the look and the lock.
+    }
+    Ok(None)
+}
+
+#[derive(Clone, Copy)]
+enum Wait {
+    Never,
+    ForTheRow,
+}
+
+async fn next_turn(
+    tx: &Tx,
+    policy: &ClaimPolicy,
+    now: i64,
+    wait: Wait,
+) -> Result<Option<Uuid>, StoreError> {
+    let lock = match (tx.engine(), wait) {
+        (Engine::Postgres, Wait::Never) => "FOR UPDATE OF t SKIP LOCKED",
+        (Engine::Postgres, Wait::ForTheRow) => "FOR UPDATE OF t",
+        (Engine::Sqlite, Wait::Never) => "",
+        // Nobody else can hold a row.
+        (Engine::Sqlite, Wait::ForTheRow) => return Ok(None),
+    };
+    let cap = i32::try_from(policy.running_per_organization).unwrap_or(i32::MAX);
+    let statement = tx.engine().statement(format!("{NEXT_TURN} {lock}"), [cap.into(), now.into()]);
+    let row = tx.connection().query_one_raw(statement).await?;
+    Ok(row.map(|row| row.try_get("", "organization_id")).transpose()?)
+}
+
+async fn oldest_due(
+    tx: &Tx,
+    organization: Uuid,
+    now: i64,
+) -> Result<Option<job::Model>, StoreError> {
+    let sql = format!("{OLDEST_DUE} {}", tx.engine().for_update());
+    let statement = tx.engine().statement(sql, [organization.into(), now.into()]);
+    Ok(job::Entity::find().from_raw_sql(statement).one(tx.connection()).await?)
+}
+
+async fn take(
+    tx: &Tx,
+    policy: &ClaimPolicy,
+    before: &job::Model,
+    now: i64,
+) -> Result<Claim, StoreError> {
+    let status = JobStatus::Pending
+        .after(Step::Claim)
+        .map_err(|illegal| StoreError::Corrupt(illegal.to_string()))?;
+    let lease_token = Uuid::new_v4();
+    let mut row = before.clone();
+    status.name().clone_into(&mut row.status);
+    row.run += 1;
+    row.stage = None;
+    row.rows_done = 0;
+    row.rows_total = None;
+    row.rows_total_is_estimate = false;
+    row.lease_token = Some(lease_token);
+    row.lease_expires_at = Some(now + instant::span(policy.lease));
+    row.worker = Some(policy.worker.clone());
+    row.started_at.get_or_insert(now);
+    row.updated_at = now;
+    job_row::save(tx, before, &row).await?;
+    run::Entity::insert(first_words(&row, &policy.worker, now).into_active_model())
+        .exec_without_returning(tx.connection())
+        .await?;
+    // Two turns within one millisecond still follow each other.
+    tx.run(
+        "UPDATE turns SET queued = queued - 1, running = running + 1, \
+         last_turn_at = CASE WHEN last_turn_at >= $1 THEN last_turn_at + 1 ELSE $1 END \
+         WHERE organization_id = $2",
+        [now.into(), row.organization_id.into()],
+    )
+    .await?;
+    let fence = Fence { job: JobId::from_uuid(row.id), run: row.run as u32, lease_token };
+    Ok(Claim { job: job_row::read(&row)?, fence })
+}
+
+fn first_words(job: &job::Model, worker: &str, now: i64) -> run::Model {
+    run::Model {
+        job_id: job.id,
+        run: job.run,
+        worker: worker.to_owned(),
+        started_at: now,
+        finished_at: None,
+        outcome: None,
+        failure_code: None,
+        failure_message: None,
+        object_key: None,
+        upload_id: None,
+        swept_at: None,
+        sweep_due_at: None,
+    }
+}

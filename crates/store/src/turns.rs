@@ -1,0 +1,36 @@
+//! Turn rows: one for each organization, with the exact numbers of its queued and running
+//! jobs. Whoever changes the state of a job that has not ended holds its turn row first.
+
+use sea_orm::{ConnectionTrait as _, EntityTrait as _, QuerySelect as _};
+use uuid::Uuid;
+
+use crate::{StoreError, Tx, entity::job};
+
+/// Locks a job for a change of its state: its organization's turn row, then its own row.
+pub async fn lock_job(tx: &Tx, job: Uuid) -> Result<Option<job::Model>, StoreError> {
+    let sql = format!(
+        "SELECT organization_id FROM turns \
+         WHERE organization_id = (SELECT organization_id FROM jobs WHERE id = $1) {}",
+        tx.engine().for_update()
+    );
+    tx.connection().query_one_raw(tx.engine().statement(sql, [job.into()])).await?;
+    // Silently without a lock on SQLite, where the transaction is the lock.
+    Ok(job::Entity::find_by_id(job).lock_exclusive().one(tx.connection()).await?)
+}
+
+/// Changes the numbers of a locked turn row.
+pub async fn shift(
+    tx: &Tx,
+    organization: Uuid,
+    queued: i32,
+    running: i32,
+) -> Result<(), StoreError> {
+    if (queued, running) != (0, 0) {
+        tx.run(
+            "UPDATE turns SET queued = queued + $1, running = running + $2 WHERE organization_id = $3",
+            [queued.into(), running.into(), organization.into()],
+        )
+        .await?;
+    }
+    Ok(())
+}

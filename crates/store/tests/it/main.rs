@@ -1,0 +1,35 @@
+//! One conformance suite, run on both engines. PostgreSQL is found by
+//! `OUTPORT_TEST_POSTGRES`; every test makes a database of its own and drops it.
+
+mod bench;
+
+/// Runs each of these functions on SQLite and on PostgreSQL.
+macro_rules! on_both_engines {
+    ($($name:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                crate::bench::run(outport_store::Engine::Sqlite, super::$name).await;
+            })*
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                crate::bench::run(outport_store::Engine::Postgres, super::$name).await;
+            })*
+        }
+    };
+}
+
+mod access;
+mod canceling;
+mod claiming;
+mod counters;
+mod delivering;
+mod ending;
+mod handlers;
+mod hints;
+mod lists;
+mod schema;
+mod submitting;
+mod sweeping;
