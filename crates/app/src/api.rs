@@ -1,4 +1,4 @@
-//! The REST API over HTTP: JSON in and out, problems by RFC 9457, described by OpenAPI 3.1.
+//! The REST API over HTTP: JSON in and out, problems by RFC 9457, described by `OpenAPI` 3.1.
 //!
 //! **Words.** A *view* is the JSON form of something. A *problem* is an answer that is no
 //! success. A *link* is the URL in a mail, `/d/{token}`.
@@ -101,7 +101,7 @@ fn wrapped(router: Router<Arc<ApiState>>, state: Arc<ApiState>) -> Router {
         .with_state(state)
 }
 
-/// The OpenAPI 3.1 document of all routes.
+/// The `OpenAPI` 3.1 document of all routes.
 pub fn openapi() -> utoipa::openapi::OpenApi {
     described().into_openapi()
 }

@@ -34,7 +34,7 @@ use memo::Memo;
 use rate::RateLimiter;
 
 /// How long an answer of the state database about a credential is believed.
-pub const MEMORY: Duration = Duration::from_millis(1_000);
+pub const MEMORY: Duration = Duration::from_secs(1);
 
 /// The header by which a trusted back end names the user that it acts for.
 pub const ACT_FOR: &str = "x-outport-user";

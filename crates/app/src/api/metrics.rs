@@ -1,4 +1,4 @@
-//! What is counted, in a registry of its own, read at `/metrics` in the OpenMetrics text form.
+//! What is counted, in a registry of its own, read at `/metrics` in the `OpenMetrics` text form.
 
 use std::{
     sync::{Arc, atomic::AtomicU64},

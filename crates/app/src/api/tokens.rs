@@ -286,12 +286,11 @@ impl<'a> Body<'a> {
         for (index, element) in elements.into_iter().enumerate() {
             let path = format!("{name}[{index}]");
             let Some(text) = string(element, &path, &mut self.errors) else { continue };
-            match text.parse() {
-                Ok(id) => ids.push(id),
-                Err(_) => {
-                    let rule = "must be a UUID in its hyphenated form";
-                    self.errors.push(path, FieldCode::InvalidValue, rule);
-                }
+            if let Ok(id) = text.parse() {
+                ids.push(id);
+            } else {
+                let rule = "must be a UUID in its hyphenated form";
+                self.errors.push(path, FieldCode::InvalidValue, rule);
             }
         }
         Some(ids)
@@ -299,18 +298,15 @@ impl<'a> Body<'a> {
 
     fn user(&mut self) -> UserId {
         let Some(text) = self.text("userId") else { return self.maker.user };
-        match text.parse::<UserId>() {
-            Ok(user) => {
-                if user != self.maker.user {
-                    self.needs_act_for("userId");
-                }
-                user
+        if let Ok(user) = text.parse::<UserId>() {
+            if user != self.maker.user {
+                self.needs_act_for("userId");
             }
-            Err(_) => {
-                let rule = "must be a UUID in its hyphenated form";
-                self.errors.push("userId", FieldCode::InvalidValue, rule);
-                self.maker.user
-            }
+            user
+        } else {
+            let rule = "must be a UUID in its hyphenated form";
+            self.errors.push("userId", FieldCode::InvalidValue, rule);
+            self.maker.user
         }
     }
 

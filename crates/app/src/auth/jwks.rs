@@ -18,7 +18,7 @@ use url::Url;
 /// Time between two reads of the keys, however many unknown key ids arrive.
 const PAUSE: Duration = Duration::from_secs(30);
 /// Age at which keys are read again, so that a withdrawn one stops to work.
-const STALE: Duration = Duration::from_secs(600);
+const STALE: Duration = Duration::from_mins(10);
 const FETCH: Duration = Duration::from_secs(5);
 const MOST_BYTES: usize = 256 * 1024;
 /// A shared secret is as long as the digest it keys, RFC 7518 §3.2.
@@ -29,7 +29,7 @@ const SECRET_BYTES: usize = 32;
 pub enum KeySource {
     /// HS256.
     Secret(Vec<u8>),
-    /// A JWKS file with RS256, ES256 or EdDSA keys.
+    /// A JWKS file with RS256, ES256 or `EdDSA` keys.
     File(PathBuf),
     /// The same at a URL.
     Url(Url),

@@ -31,7 +31,7 @@ pub struct JwtConfig {
     pub audience: Option<String>,
     /// Which claims say what.
     pub claims: ClaimNames,
-    /// Maps ids that are no UUIDs by UUIDv5 in this namespace; `None` refuses them.
+    /// Maps ids that are no UUIDs by `UUIDv5` in this namespace; `None` refuses them.
     pub id_namespace: Option<Uuid>,
 }
 

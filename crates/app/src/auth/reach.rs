@@ -42,7 +42,7 @@ pub fn covers_lists(
             .all(|id| lists(caller.cooperatives.as_deref(), *id))
 }
 
-fn lists<T: PartialEq>(own: Option<&[T]>, id: T) -> bool {
+fn lists<T: PartialEq + Copy>(own: Option<&[T]>, id: T) -> bool {
     own.is_some_and(|own| own.contains(&id))
 }
 
