@@ -51,6 +51,11 @@ pub const VARIABLES: &[Variable] = &[
         "Where people reach the API; links in mails start with it. Required unless `listen` is a loopback address.",
     ),
     variable(
+        "behindProxy",
+        "false",
+        "`true` when a proxy of ours writes `X-Forwarded-For`; only then it is believed, in the audit of downloads.",
+    ),
+    variable(
         "dataDir",
         "outport-data",
         "Where the embedded profile keeps its database, files, mails and key.",
