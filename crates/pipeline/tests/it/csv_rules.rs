@@ -23,7 +23,9 @@ fn spec(types: &[&str], resource_options: &str, csv: &Value) -> ExportSpec {
     let columns: String = types
         .iter()
         .enumerate()
-        .map(|(index, column_type)| format!("[[columns]]\nkey = \"c{index}\"\ntype = \"{column_type}\"\n"))
+        .map(|(index, column_type)| {
+            format!("[[columns]]\nkey = \"c{index}\"\ntype = \"{column_type}\"\n")
+        })
         .collect();
     let resource = Resource::from_toml(&format!(
         "name = \"r\"\nconnection = \"c\"\nfrom = \"t\"\n{resource_options}\n[scope]\norganization = \"o\"\n{columns}"
@@ -42,7 +44,8 @@ fn spec(types: &[&str], resource_options: &str, csv: &Value) -> ExportSpec {
         token: None,
     };
     let context = RequestContext { caller: &caller, locale: Locale::En, requested_at: Utc::now() };
-    spec::parse(&json!({"resource": "r", "csv": csv}).to_string(), &catalogue, context).expect("a valid request")
+    spec::parse(&json!({"resource": "r", "csv": csv}).to_string(), &catalogue, context)
+        .expect("a valid request")
 }
 
 type Cell<'a> = Option<&'a [u8]>;
@@ -112,7 +115,10 @@ fn line_endings_are_those_of_the_request_and_never_touch_cells() {
 fn numbers_are_not_quoted_by_the_non_numeric_policy() {
     let spec = spec(&TYPES, "", &json!({"quote": "non_numeric"}));
     let (out, _) = encode(&spec, &[vec![Some(b"1"), Some(b"1.50"), Some(b"2026-07-01"), None]]);
-    assert_eq!(String::from_utf8_lossy(&out), "\"c0\",\"c1\",\"c2\",\"c3\"\n\"1\",1.50,\"2026-07-01\",\n");
+    assert_eq!(
+        String::from_utf8_lossy(&out),
+        "\"c0\",\"c1\",\"c2\",\"c3\"\n\"1\",1.50,\"2026-07-01\",\n"
+    );
 }
 
 #[test]
@@ -133,7 +139,8 @@ fn formulas_are_guarded_counted_and_quoted() {
         vec![Some(b"@a\"b"), None],
     ];
     let (out, encoder) = encode(&spec, &rows);
-    let expected = "c0,c1\n\"'=1+1\",-1.5\n-12.50,-Infinity\n\"'+1 (555) 010\",\"'=1\"\n\"'@a\"\"b\",\n";
+    let expected =
+        "c0,c1\n\"'=1+1\",-1.5\n-12.50,-Infinity\n\"'+1 (555) 010\",\"'=1\"\n\"'@a\"\"b\",\n";
     assert_eq!(String::from_utf8_lossy(&out), expected);
     assert_eq!(encoder.warnings().guarded_cells, 4);
 }
@@ -150,7 +157,11 @@ fn the_guard_can_be_turned_off_for_a_resource() {
 fn invalid_text_is_replaced_and_counted_cell_by_cell() {
     let spec = spec(&["text", "text"], "", &json!({}));
     // The two cells of the last row are valid together and invalid apart.
-    let rows = [vec![Some(&b"a\xFFb"[..]), Some(&b"ok"[..])], vec![Some(b"nul\0"), None], vec![Some(b"\xC3"), Some(b"\xA9")]];
+    let rows = [
+        vec![Some(&b"a\xFFb"[..]), Some(&b"ok"[..])],
+        vec![Some(b"nul\0"), None],
+        vec![Some(b"\xC3"), Some(b"\xA9")],
+    ];
     let (out, encoder) = encode(&spec, &rows);
     assert_eq!(
         String::from_utf8(out).expect("UTF-8"),
@@ -199,7 +210,10 @@ fn hard_cell() -> impl Strategy<Value = Option<String>> {
         "[a-z0-9]{0,3}",
         any::<char>().prop_filter("NUL is replaced", |c| *c != '\0').prop_map(String::from),
     ];
-    prop::option::weighted(0.8, prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat()))
+    prop::option::weighted(
+        0.8,
+        prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat()),
+    )
 }
 
 proptest! {
