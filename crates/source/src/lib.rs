@@ -26,6 +26,7 @@ mod compile;
 mod error;
 mod handoff;
 pub mod postgres;
+pub mod sample;
 pub mod sqlite;
 
 pub use batch::Batch;

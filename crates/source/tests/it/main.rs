@@ -1,0 +1,12 @@
+//! One suite for both engines, against the real ones. PostgreSQL is found by
+//! `OUTPORT_TEST_POSTGRES`; SQLite files live in temporary folders.
+
+mod endings;
+mod names;
+mod predicates;
+mod proxy;
+mod refusals;
+mod snapshot;
+mod values;
+mod volume;
+mod world;

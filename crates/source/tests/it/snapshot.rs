@@ -1,0 +1,98 @@
+//! All rows are of one moment.
+
+use chrono::{TimeDelta, Utc};
+use outport_domain::{
+    column::ColumnType::{Integer, Text},
+    selection::Relation,
+};
+use outport_source::{Batch, Next};
+
+use crate::world::{World, on_both, postgres_client, read_first, rest, run, selection, within};
+
+/// Rows that do not fit into what lies between server and reader.
+const MANY: usize = 60_000;
+
+async fn fill(world: &World) {
+    world.run(world.pick("SELECT 1", "PRAGMA journal_mode = WAL")).await;
+    world.run("CREATE TABLE many (id integer, pad text)").await;
+    let series = world.pick(
+        "SELECT n, repeat('x', 300) FROM generate_series(1, 60000) AS n",
+        "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 60000) \
+         SELECT n, printf('%.*c', 300, 'x') FROM s",
+    );
+    world.run(&format!("INSERT INTO many {series}")).await;
+}
+
+#[tokio::test]
+async fn what_is_written_while_reading_is_not_seen() {
+    on_both(async |world| {
+        fill(world).await;
+        let wanted = selection(world.table("many"), &[("id", Integer), ("pad", Text)]);
+        let mut stream = world.source().open(&wanted).await.expect("a stream");
+        let age = Utc::now() - stream.snapshot_at();
+        assert!(age < TimeDelta::seconds(30) && age > TimeDelta::seconds(-30), "{age}");
+        // Nothing is read yet, and the snapshot holds already.
+        world.run("DELETE FROM many WHERE id > 59000; INSERT INTO many VALUES (0, 'new')").await;
+        let mut batch = Batch::new(2);
+        assert_eq!(stream.next(&mut batch).await.expect("rows"), Next::Rows);
+        let first = batch.rows();
+        world.run("DELETE FROM many; INSERT INTO many VALUES (-1, 'newer')").await;
+        let rows = rest(stream).await.expect("the rest");
+        assert_eq!(first + rows.len(), MANY);
+        assert_eq!(read_first(world, &wanted).await, ["-1"], "a new stream sees what is new");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_truncate_waits_for_the_stream() {
+    within(World::postgres().await, async |world| {
+        fill(world).await;
+        let table = world.qualified("many");
+        let relations = [
+            world.table("many"),
+            Relation::Query(format!(
+                "SELECT m.id, m.pad FROM {table} AS m JOIN (SELECT 1) AS one ON true"
+            )),
+        ];
+        for relation in relations {
+            let wanted = selection(relation, &[("id", Integer), ("pad", Text)]);
+            let stream = world.source().open(&wanted).await.expect("a stream");
+            let mut client = postgres_client().await;
+            run(&mut client, "BEGIN").await;
+            let truncate = tokio::spawn({
+                let sql = format!("TRUNCATE {table}");
+                async move {
+                    run(&mut client, &sql).await;
+                    run(&mut client, "ROLLBACK").await;
+                }
+            });
+            assert_eq!(rest(stream).await.expect("all rows").len(), MANY);
+            truncate.await.expect("the truncate, once the stream has ended");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn views_and_partitioned_tables_are_read_and_locked() {
+    within(World::postgres().await, async |world| {
+        world
+            .run(
+                "CREATE TABLE parted (id integer) PARTITION BY RANGE (id); \
+                 CREATE TABLE low PARTITION OF parted FOR VALUES FROM (0) TO (10); \
+                 CREATE TABLE high PARTITION OF parted FOR VALUES FROM (10) TO (20); \
+                 INSERT INTO parted VALUES (1), (11); \
+                 CREATE VIEW seen AS SELECT id FROM parted; \
+                 CREATE MATERIALIZED VIEW kept AS SELECT id FROM parted",
+            )
+            .await;
+        for relation in ["parted", "seen", "kept"] {
+            let wanted = selection(world.table(relation), &[("id", Integer)]);
+            let mut rows = read_first(world, &wanted).await;
+            rows.sort();
+            assert_eq!(rows, ["1", "11"], "{relation}");
+        }
+    })
+    .await;
+}
