@@ -1,0 +1,117 @@
+//! The API as a client sees it.
+
+use serde_json::{Value, json};
+
+use super::{PATIENCE, process::Process, until};
+
+/// A running API and a token for it.
+pub struct Api {
+    /// The process that answers.
+    pub process: Process,
+    base: String,
+    token: String,
+    client: reqwest::Client,
+}
+
+impl Api {
+    /// Waits until a just started process answers.
+    pub async fn new(mut process: Process, base: String, token: String) -> Self {
+        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build();
+        let client = client.expect("a client");
+        let url = format!("{base}/livez");
+        until("the API answers", PATIENCE, async || {
+            if let Some(status) = process.ended() {
+                panic!("the API ended as {status}:\n{}", process.log());
+            }
+            client.get(&url).send().await.ok().filter(|answer| answer.status().is_success())
+        })
+        .await;
+        Self { process, base, token, client }
+    }
+
+    fn call(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.base)).bearer_auth(&self.token)
+    }
+
+    /// Calls and reads the JSON answer, whatever its status.
+    pub async fn json(&self, request: reqwest::RequestBuilder) -> (u16, Value) {
+        let answer = request.send().await.expect("an answer");
+        let status = answer.status().as_u16();
+        (status, answer.json().await.expect("JSON"))
+    }
+
+    /// A GET that must succeed.
+    pub async fn get(&self, path: &str) -> Value {
+        let (status, body) = self.json(self.call(reqwest::Method::GET, path)).await;
+        assert_eq!(status, 200, "GET {path}: {body}");
+        body
+    }
+
+    /// A POST without a body.
+    pub async fn post(&self, path: &str) -> (u16, Value) {
+        self.json(self.call(reqwest::Method::POST, path)).await
+    }
+
+    /// Requests an export of everything in a resource; the job's id.
+    pub async fn export(&self, resource: &str) -> String {
+        let (status, body) = self.json(self.request(resource, "")).await;
+        assert_eq!(status, 202, "{body}");
+        id_of(&body)
+    }
+
+    /// The same under an idempotency key; `None` when no answer came.
+    pub async fn try_export(&self, resource: &str, key: &str) -> Option<String> {
+        let answer = self.request(resource, key).send().await.ok()?;
+        let status = answer.status().as_u16();
+        let body: Value = answer.json().await.ok()?;
+        assert!(matches!(status, 200 | 202), "{status}: {body}");
+        Some(id_of(&body))
+    }
+
+    fn request(&self, resource: &str, key: &str) -> reqwest::RequestBuilder {
+        let request = self.call(reqwest::Method::POST, "/v1/exports");
+        let request = request.json(&json!({ "resource": resource }));
+        if key.is_empty() { request } else { request.header("idempotency-key", key) }
+    }
+
+    /// A job as the API shows it.
+    pub async fn job(&self, id: &str) -> Value {
+        self.get(&format!("/v1/exports/{id}")).await
+    }
+
+    /// Waits until a job has this status.
+    pub async fn job_is(&self, id: &str, status: &str) -> Value {
+        until(&format!("job {id} is {status}"), PATIENCE, async || {
+            let job = self.job(id).await;
+            let is = job["status"].as_str().expect("a status");
+            let ended = matches!(is, "COMPLETED" | "FAILED" | "CANCELED" | "EXPIRED");
+            assert!(is == status || !ended, "the job ended otherwise: {job}");
+            (is == status).then_some(job)
+        })
+        .await
+    }
+
+    /// Waits until some rows of a job are in its file, and not all.
+    pub async fn rows_have_come(&self, id: &str) {
+        until("rows have come", PATIENCE, async || {
+            let job = self.job(id).await;
+            assert_ne!(job["status"], "COMPLETED", "it ended before it could be disturbed");
+            job["progress"]["done"].as_u64().filter(|done| *done > 0)
+        })
+        .await;
+    }
+
+    /// The bytes of a job's file.
+    pub async fn file(&self, id: &str) -> Vec<u8> {
+        let request = self.call(reqwest::Method::GET, &format!("/v1/exports/{id}/file"));
+        let answer = request.send().await.expect("an answer");
+        let status = answer.status();
+        let bytes = answer.bytes().await.expect("a whole file").to_vec();
+        assert!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&bytes));
+        bytes
+    }
+}
+
+fn id_of(job: &Value) -> String {
+    job["exportJobId"].as_str().expect("an id").to_owned()
+}

@@ -1,0 +1,26 @@
+//! Waiting: look, and look again, until a deadline.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long anything may take that is expected to happen soon.
+pub const PATIENCE: Duration = Duration::from_secs(45);
+/// Between looks.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// Looks until there is something to see. Panics when there is nothing in time.
+pub async fn until<T>(
+    what: &str,
+    patience: Duration,
+    mut look: impl AsyncFnMut() -> Option<T>,
+) -> T {
+    let deadline = Instant::now() + patience;
+    loop {
+        if let Some(seen) = look().await {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "not within {patience:?}: {what}");
+        tokio::time::sleep(LOOK).await;
+    }
+}
