@@ -216,6 +216,15 @@ mod tests {
     }
 
     #[test]
+    fn a_sender_is_an_address_with_or_without_a_name() {
+        let domain = |text| Sender::parse(text).map(|sender| sender.domain().to_owned());
+        assert_eq!(domain(SENDER), Ok("example.com".to_owned()));
+        assert_eq!(domain("Outport <outport@localhost>"), Ok("localhost".to_owned()));
+        assert_eq!(domain("outport@mail.example"), Ok("mail.example".to_owned()));
+        assert_eq!(domain("outport"), Err(Unaddressable::Sender));
+    }
+
+    #[test]
     fn text_in_any_script_arrives_as_it_was() {
         let subject = "Seu arquivo “Relatório de março — 注文.csv” está pronto ✓";
         let message = composed("José Ñandú", subject);

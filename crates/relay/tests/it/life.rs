@@ -7,7 +7,10 @@ use outport_domain::{
     limits::Limits,
 };
 use outport_relay::{Outcome, Registry};
-use outport_store::deliveries::{self, DeliveryStatus};
+use outport_store::{
+    deliveries::{self, DeliveryStatus},
+    hints::Topic,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -22,6 +25,7 @@ on_both_stores![
     a_stop_waits_for_what_runs,
     a_stop_hands_back_what_does_not_end,
     the_loop_is_woken_by_a_commit,
+    looking_in_vain_wakes_nobody,
     the_loop_survives_broken_connections,
     a_delivery_that_kills_its_process_every_time_is_dead_without_another_run,
     a_crash_around_the_claim_loses_nothing,
@@ -142,6 +146,22 @@ async fn the_loop_is_woken_by_a_commit(world: &World) {
     assert!(waits[5] < Duration::from_millis(200), "{waits:?}");
     stop.cancel();
     running.await.expect("no panic");
+}
+
+async fn looking_in_vain_wakes_nobody(world: &World) {
+    let probe = Probe::always("tell", Deed::Succeed);
+    let mut relay = world.relay(registry(&probe), quick()).await;
+    world.completed(&Asked::default()).await;
+    work_off(&mut relay).await;
+    let mut hint = world.store.subscribe(Topic::Deliveries);
+    // The hints of the commits above may still be on their way.
+    let quiet = async { while hint.changed().await.is_ok() {} };
+    assert!(tokio::time::timeout(Duration::from_millis(500), quiet).await.is_err());
+    for _ in 0..3 {
+        assert_eq!(relay.tick().await.expect("a look"), Outcome::Idle);
+    }
+    let woken = tokio::time::timeout(Duration::from_millis(500), hint.changed()).await;
+    assert!(woken.is_err(), "a relay that wakes itself never sleeps");
 }
 
 async fn the_loop_survives_broken_connections(world: &World) {

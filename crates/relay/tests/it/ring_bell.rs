@@ -43,3 +43,12 @@ impl RingBell {
         self.bell.lock().expect("nobody panics while ringing").clone()
     }
 }
+
+#[test]
+fn the_page_shows_this_very_file() {
+    let page = include_str!("../../HANDLERS.md");
+    let file = include_str!("ring_bell.rs");
+    let from = file.find("use std::sync").expect("the imports");
+    let to = file.find("\nimpl RingBell").expect("the test's own part");
+    assert!(page.contains(&file[from..to]), "HANDLERS.md no longer shows tests/it/ring_bell.rs");
+}
