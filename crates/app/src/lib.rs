@@ -14,5 +14,7 @@ pub mod auth;
 pub mod command;
 pub mod config;
 mod demo;
+#[cfg(test)]
+mod docs;
 pub mod process;
 pub mod worker;
