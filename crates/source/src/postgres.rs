@@ -13,6 +13,8 @@
 
 mod copy_text;
 mod failure;
+#[cfg(test)]
+mod plans;
 mod reader;
 mod relation;
 mod session;

@@ -15,6 +15,8 @@
 //! Unless the file is in WAL mode, writers wait while rows are read.
 
 pub(crate) mod functions;
+#[cfg(test)]
+mod plans;
 mod reader;
 
 use std::{

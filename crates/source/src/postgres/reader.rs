@@ -1,6 +1,6 @@
 //! The task that owns the connection: reads COPY's stream into batches.
 //!
-//! The end is proven: sqlx ends the stream only after `CopyDone`, CommandComplete and
+//! The end is proven: sqlx ends the stream only after `CopyDone`, `CommandComplete` and
 //! `ReadyForQuery` have come, and a connection that breaks before is an error (0.9, `copy.rs`).
 //! On top of that the transaction's COMMIT must be answered.
 

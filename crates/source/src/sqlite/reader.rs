@@ -120,7 +120,7 @@ fn begin(
     Ok((snapshot_at, (sql, dialect.parameters)))
 }
 
-fn affinities(
+pub(super) fn affinities(
     connection: &Connection,
     relation: &Relation,
 ) -> Result<HashMap<String, Affinity>, SourceError> {

@@ -101,7 +101,7 @@ async fn a_value_never_becomes_part_of_the_statement() {
                     test: test.clone(),
                     negated: false,
                 };
-                assert_eq!(read_first(world, &wanted).await, [id.clone()], "{test:?}");
+                assert_eq!(read_first(world, &wanted).await, std::slice::from_ref(&id), "{test:?}");
             }
             if attempt.is_empty() {
                 continue;

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::world::{World, column, on_both, ordered, read_first, selection};
 
 /// The columns, how each engine declares them, and the values of the rows as SQL texts.
-struct Column {
+struct Declared {
     name: &'static str,
     column_type: ColumnType,
     postgres: &'static str,
@@ -26,8 +26,8 @@ struct Column {
 
 /// Texts are compared by equality and by parts; words, which every collation sorts alike, by
 /// range. `exact` is text in SQLite, which has no exact decimals.
-const COLUMNS: [Column; 12] = [
-    Column {
+const COLUMNS: [Declared; 12] = [
+    Declared {
         name: "title",
         column_type: ColumnType::Text,
         postgres: "text",
@@ -43,7 +43,7 @@ const COLUMNS: [Column; 12] = [
         ],
         absent: &["50_ off", "%", "\\", "NULL"],
     },
-    Column {
+    Declared {
         name: "word",
         column_type: ColumnType::Text,
         postgres: "varchar(20)",
@@ -59,7 +59,7 @@ const COLUMNS: [Column; 12] = [
         ],
         absent: &["aaa", "cat", "zebra"],
     },
-    Column {
+    Declared {
         name: "mood",
         column_type: ColumnType::Text,
         postgres: "mood",
@@ -67,7 +67,7 @@ const COLUMNS: [Column; 12] = [
         values: [Some("sad"), Some("ok"), None, Some("happy"), Some("ok"), Some("sad"), None],
         absent: &["nosuch"],
     },
-    Column {
+    Declared {
         name: "small",
         column_type: ColumnType::Integer,
         postgres: "smallint",
@@ -75,7 +75,7 @@ const COLUMNS: [Column; 12] = [
         values: [Some("1"), Some("2"), Some("9"), Some("10"), None, Some("-3"), Some("100")],
         absent: &["0", "99999999999999999999", "-99999999999999999999", "9223372036854775807"],
     },
-    Column {
+    Declared {
         name: "huge",
         column_type: ColumnType::Integer,
         postgres: "numeric",
@@ -91,7 +91,7 @@ const COLUMNS: [Column; 12] = [
         ],
         absent: &["99999999999999999998", "1", "9223372036854775807"],
     },
-    Column {
+    Declared {
         name: "exact",
         column_type: ColumnType::Decimal,
         postgres: "numeric(30,6)",
@@ -107,7 +107,7 @@ const COLUMNS: [Column; 12] = [
         ],
         absent: &["0.1000001", "12345678901234567890.123457", "9"],
     },
-    Column {
+    Declared {
         name: "price",
         column_type: ColumnType::Decimal,
         postgres: "numeric",
@@ -123,7 +123,7 @@ const COLUMNS: [Column; 12] = [
         ],
         absent: &["0.2", "19.9900000000000001", "1e3"],
     },
-    Column {
+    Declared {
         name: "active",
         column_type: ColumnType::Boolean,
         postgres: "boolean",
@@ -139,7 +139,7 @@ const COLUMNS: [Column; 12] = [
         ],
         absent: &[],
     },
-    Column {
+    Declared {
         name: "day",
         column_type: ColumnType::Date,
         postgres: "date",
@@ -155,7 +155,7 @@ const COLUMNS: [Column; 12] = [
         ],
         absent: &["2026-06-30", "0001-01-01"],
     },
-    Column {
+    Declared {
         name: "at",
         column_type: ColumnType::Timestamp,
         postgres: "timestamptz",
@@ -172,7 +172,7 @@ const COLUMNS: [Column; 12] = [
         ],
         absent: &["2026-07-01T00:00:00.0005Z", "2026-07-04T00:00:00Z"],
     },
-    Column {
+    Declared {
         name: "local",
         column_type: ColumnType::LocalTimestamp,
         postgres: "timestamp",
@@ -188,7 +188,7 @@ const COLUMNS: [Column; 12] = [
         ],
         absent: &["2026-07-01 12:00:00", "1970-01-01 00:00:00"],
     },
-    Column {
+    Declared {
         name: "owner",
         column_type: ColumnType::Uuid,
         postgres: "uuid",
@@ -289,11 +289,11 @@ fn passes(predicate: &Predicate, row: usize) -> bool {
             let Value::Text(own) = own else { panic!("LIKE is for texts") };
             let fold =
                 |text: &str| if *ignore_case { text.to_lowercase() } else { text.to_owned() };
-            let (own, text) = (fold(&own), fold(text));
+            let (own, wanted) = (fold(&own), fold(text));
             match place {
-                Place::Anywhere => own.contains(&text),
-                Place::Start => own.starts_with(&text),
-                Place::End => own.ends_with(&text),
+                Place::Anywhere => own.contains(&wanted),
+                Place::Start => own.starts_with(&wanted),
+                Place::End => own.ends_with(&wanted),
             }
         }
     };
@@ -301,10 +301,10 @@ fn passes(predicate: &Predicate, row: usize) -> bool {
 }
 
 /// Every test worth making of a column.
-fn tests(declared: &Column) -> Vec<Test> {
-    let texts: Vec<&str> =
+fn tests(declared: &Declared) -> Vec<Test> {
+    let written: Vec<&str> =
         declared.values.iter().flatten().chain(declared.absent).copied().collect();
-    let values: Vec<Value> = texts.iter().map(|text| value(declared.column_type, text)).collect();
+    let values: Vec<Value> = written.iter().map(|text| value(declared.column_type, text)).collect();
     let mut tests = vec![Test::Null, Test::Range { from: None, to: None }];
     tests.extend(values.iter().cloned().map(Test::Equal));
     tests.extend(values.windows(2).map(|pair| Test::In(pair.to_vec())));
@@ -313,7 +313,7 @@ fn tests(declared: &Column) -> Vec<Test> {
         return tests;
     }
     if declared.name == "title" {
-        let parts = texts.iter().filter(|text| !text.is_empty()).copied();
+        let parts = written.iter().filter(|text| !text.is_empty()).copied();
         for text in parts.chain(["%", "_", "a_b", "\\c", "50", "off", "écl", "ÉCL", "'", "clair"])
         {
             for place in [Place::Anywhere, Place::Start, Place::End] {
@@ -373,7 +373,7 @@ async fn check(world: &World, wanted: &mut Selection, predicate: Predicate) {
     );
 }
 
-fn reference(declared: &Column) -> ColumnRef {
+fn reference(declared: &Declared) -> ColumnRef {
     column(declared.name, declared.column_type)
 }
 
@@ -385,7 +385,6 @@ async fn every_test_of_every_type_agrees_with_the_naive_one() {
             ordered(selection(world.table("things"), &[("id", ColumnType::Integer)]), "id");
         for declared in &COLUMNS {
             for test in tests(declared) {
-                // An enum sorts by its own order in the database, by its text for us.
                 for negated in [false, true] {
                     let column = reference(declared);
                     let predicate = Predicate::Column { column, test: test.clone(), negated };
