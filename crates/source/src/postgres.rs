@@ -1,7 +1,7 @@
 //! PostgreSQL: a connection of its own, one `REPEATABLE READ READ ONLY` transaction, the base
 //! tables locked before the snapshot, then `COPY … TO STDOUT`: the server's own text.
 //!
-//! Printed is what the server prints with the settings of [`session`] pinned: booleans as `t`
+//! Printed is what the server prints with the settings of `session` pinned: booleans as `t`
 //! and `f`, bytes as `\x` and hex digits, instants in the selection's zone, floats as the
 //! shortest text that reads back the same. Arrays and composites of columns declared JSON are
 //! JSON; everything else is as the server's type writes itself.
