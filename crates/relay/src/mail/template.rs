@@ -145,7 +145,6 @@ impl Templates {
             requester => line(words.requester),
             file_name => line(words.file_name),
             resource => line(words.resource),
-            row_count => words.rows,
             rows => figures::number(words.rows, locale),
             size => figures::size(words.size_bytes, locale),
             expires => figures::instant(words.expires_at, words.zone, locale),
@@ -288,23 +287,6 @@ mod tests {
             texts.insert(writing.text);
         }
         assert_eq!(texts.len(), Locale::ALL.len() * FailureCode::ALL.len(), "no text is shared");
-    }
-
-    #[test]
-    fn one_row_is_not_rows() {
-        let templates = Templates::load().expect("templates that render");
-        let text = |locale, rows| {
-            let words = CompletedWords { rows, ..sample_completed(None) };
-            templates.completed(locale, &words).expect("a mail").text
-        };
-        for (locale, one, many) in [
-            (Locale::En, "1 row\n", "2 rows\n"),
-            (Locale::PtBr, "1 linha\n", "2 linhas\n"),
-            (Locale::Es, "1 fila\n", "2 filas\n"),
-        ] {
-            assert!(text(locale, 1).contains(one));
-            assert!(text(locale, 2).contains(many));
-        }
     }
 
     #[test]
