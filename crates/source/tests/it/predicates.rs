@@ -26,7 +26,7 @@ struct Declared {
 
 /// Texts are compared by equality and by parts; words, which every collation sorts alike, by
 /// range. `exact` is text in SQLite, which has no exact decimals.
-const COLUMNS: [Declared; 12] = [
+const COLUMNS: [Declared; 14] = [
     Declared {
         name: "title",
         column_type: ColumnType::Text,
@@ -122,6 +122,30 @@ const COLUMNS: [Declared; 12] = [
             Some("2.5"),
         ],
         absent: &["0.2", "19.9900000000000001", "1e3"],
+    },
+    Declared {
+        name: "ratio",
+        column_type: ColumnType::Float,
+        postgres: "real",
+        sqlite: "REAL",
+        values: [Some("0.1"), Some("2.5"), Some("-7"), None, Some("1000"), Some("0.3"), Some("0")],
+        absent: &["0.2", "0.30001"],
+    },
+    Declared {
+        name: "opens",
+        column_type: ColumnType::Time,
+        postgres: "time",
+        sqlite: "TIME",
+        values: [
+            Some("00:00:00"),
+            Some("13:45:00"),
+            Some("23:59:59.5"),
+            None,
+            Some("08:00:00.000001"),
+            Some("13:45:00.000"),
+            None,
+        ],
+        absent: &["08:00:00", "23:59:59"],
     },
     Declared {
         name: "active",
@@ -222,7 +246,7 @@ fn local(text: &str) -> NaiveDateTime {
 fn value(column_type: ColumnType, text: &str) -> Value {
     match column_type {
         ColumnType::Integer => Value::Integer(text.to_owned()),
-        ColumnType::Decimal => Value::Decimal(text.to_owned()),
+        ColumnType::Decimal | ColumnType::Float => Value::Decimal(text.to_owned()),
         ColumnType::Boolean => Value::Boolean(text == "true"),
         ColumnType::Date => Value::Date(text.parse::<NaiveDate>().expect("a day")),
         ColumnType::Time => Value::Time(text.parse::<NaiveTime>().expect("a time")),
