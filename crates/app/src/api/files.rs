@@ -148,11 +148,13 @@ pub async fn deliver(
     if method == Method::HEAD {
         return Ok(head(job, file, &etag, part.as_ref()));
     }
-    audit(state, job, downloader, now).await?;
+    // The audit is written when the store has agreed and before the first byte leaves.
     if let Some(url) = presigned(state, job, file, now).await? {
+        audit(state, job, downloader, now).await?;
         return Ok((Outcome::Found.status(), [(header::LOCATION, url)]).into_response());
     }
     let stream = state.objects.get(&file.key, part.clone()).await?;
+    audit(state, job, downloader, now).await?;
     let mut response = head(job, file, &etag, part.as_ref());
     // An error in the middle resets the connection: no client takes the rest for the end.
     *response.body_mut() = Body::from_stream(stream.inspect(|chunk| {

@@ -203,7 +203,7 @@ impl Visit {
     fn ready(&self, followed: &Followed) -> Response {
         let job = &followed.job;
         let words = self.pages.words(job.locale);
-        let download = format!("{}/file", followed.token);
+        let download = followed.token.as_str();
         let values = context! {
             text => words.ready.text.as_str(), facts => facts(job, words), download,
             rerun => (), words => buttons(words),
@@ -214,7 +214,7 @@ impl Visit {
     fn gone(&self, followed: &Followed) -> Response {
         let job = &followed.job;
         let words = self.pages.words(job.locale);
-        let rerun = (job.caller.user == followed.user).then(|| format!("{}/rerun", followed.token));
+        let rerun = (job.caller.user == followed.user).then(|| followed.token.as_str());
         let values = context! {
             text => words.gone.text.as_str(), facts => facts(job, words), download => (),
             rerun, words => buttons(words),

@@ -148,7 +148,7 @@ mod tests {
             text => "<script>alert(1)</script>",
             facts => vec![vec!["File".to_owned(), "a\"><img src=x>.csv".to_owned()]],
             download => "javascript:\"onclick=x",
-            rerun => "x/rerun",
+            rerun => "x",
             words => context! { download => "Download", rerun => "Again" },
         };
         let page = pages.render("link.html", Locale::Es, "T<i>tle", values).expect("a page");

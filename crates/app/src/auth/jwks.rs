@@ -63,6 +63,7 @@ pub struct KeyRing {
     source: KeySource,
     client: reqwest::Client,
     keys: RwLock<Arc<Vec<VerifyingKey>>>,
+    pause: Duration,
     read: Mutex<Option<Instant>>,
 }
 
@@ -88,7 +89,13 @@ impl KeyRing {
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|e| KeyError::Unreadable(e.into()))?;
-        Ok(Self { source, client, keys: RwLock::new(Arc::new(keys)), read: Mutex::new(read) })
+        Ok(Self {
+            source,
+            client,
+            keys: RwLock::new(Arc::new(keys)),
+            pause: PAUSE,
+            read: Mutex::new(read),
+        })
     }
 
     /// The keys that may have signed a token with this header, none or several. An unknown key
@@ -111,7 +118,7 @@ impl KeyRing {
                 Err(_) => return Ok(found),
             }
         };
-        let due = if found.1.is_empty() { PAUSE } else { STALE };
+        let due = if found.1.is_empty() { self.pause } else { STALE };
         if read.is_some_and(|at| at.elapsed() < due) {
             return Ok(self.matching(kid, algorithm));
         }
@@ -240,6 +247,31 @@ mod tests {
         for extra in [r#","use":"enc""#, r#","alg":"ES256""#, r#","alg":"HS256""#] {
             assert!(parse(set(extra).as_bytes()).is_err(), "{extra}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_new_key_is_found_by_its_id_when_the_pause_is_over() {
+        let jwks = |kid: &str| {
+            format!(
+                r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","kid":"{kid}","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}}]}}"#
+            )
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("jwks.json");
+        std::fs::write(&path, jwks("old")).expect("a file");
+        let mut ring = KeyRing::new(KeySource::File(path.clone())).expect("a ring");
+        let known = async |ring: &KeyRing, kid: &str| {
+            let found = ring.candidates(Some(kid), Algorithm::EdDSA).await.expect("keys");
+            !found.1.is_empty()
+        };
+        std::fs::write(&path, jwks("new")).expect("a file");
+        assert!(!known(&ring, "new").await, "read a moment ago");
+        ring.pause = Duration::ZERO;
+        assert!(known(&ring, "new").await);
+        assert!(!known(&ring, "old").await, "a withdrawn key no longer verifies");
+        std::fs::remove_file(&path).expect("a removal");
+        assert!(!known(&ring, "other").await);
+        assert!(known(&ring, "new").await, "what cannot be read again stays as it was");
     }
 
     #[test]

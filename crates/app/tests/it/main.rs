@@ -1,0 +1,16 @@
+//! The API over a real listener, on both stores: SQLite and PostgreSQL.
+//!
+//! PostgreSQL is where `OUTPORT_TEST_POSTGRES` says (default
+//! `postgres://postgres@127.0.0.1:5432/postgres`), by a user that may create databases. A missing
+//! service fails the tests.
+
+mod api_auth;
+mod api_deliveries;
+mod api_exports;
+mod api_files;
+mod api_links;
+mod api_operation;
+mod api_refusals;
+mod api_tenancy;
+mod api_tokens;
+mod api_world;
