@@ -24,17 +24,23 @@ pub(crate) async fn keep(state: Arc<RunState>) -> Ended {
     let mut recorded = state.progress();
     let look_every = LOOK_EVERY.min(state.limits.heartbeat);
     loop {
-        let hold = if renewed.elapsed() >= state.limits.heartbeat
-            && state.idle() < state.limits.no_progress
-        {
+        let renewal_is_due = renewed.elapsed() >= state.limits.heartbeat
+            && state.idle() < state.limits.no_progress;
+        let progress = state.progress();
+        let mut hold = if renewal_is_due {
             renewed = Instant::now();
             jobs::renew(&state.store, &state.fence, state.limits.lease).await
-        } else if state.progress() != recorded {
-            recorded = state.progress();
-            jobs::record_progress(&state.store, &state.fence, &recorded).await
-        } else {
+        } else if progress == recorded {
             look(&state).await
+        } else {
+            // Recording looks as well.
+            Ok(Hold::Held)
         };
+        // Also after a renewal: with a short heartbeat every look is one.
+        if progress != recorded && matches!(hold, Ok(Hold::Held)) {
+            hold = jobs::record_progress(&state.store, &state.fence, &progress).await;
+            recorded = progress;
+        }
         match hold {
             Ok(Hold::Held) => {}
             Ok(Hold::CancelRequested) => return Ended::Canceled,
