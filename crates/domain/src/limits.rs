@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn pauses_grow_fourfold_up_to_the_most() {
         let pause = |failures| {
-            backoff_ceiling(Duration::from_secs(5), Duration::from_secs(300), failures).as_secs()
+            backoff_ceiling(Duration::from_secs(5), Duration::from_mins(5), failures).as_secs()
         };
         assert_eq!([1, 2, 3, 4, 5, 40].map(pause), [5, 20, 80, 300, 300, 300]);
     }

@@ -1,27 +1,30 @@
 //! A request parsed against its resource and its caller. Everything wrong is told at once, and
 //! the same function reads the body at the API and again in the worker.
 
+mod columns;
+mod options;
+mod scope;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use chrono::{DateTime, Utc};
-use chrono_tz::Tz;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::{
     caller::Caller,
-    dialect::{CsvDialect, Delimiter, LineEnding, QuotePolicy},
-    file_name, filter,
+    dialect::CsvDialect,
+    filter::{self, FilterContext},
     id::{CompanyId, CooperativeId, Id},
     job::{Format, JobScope, ScopeType},
-    json::{
-        FieldCode, FieldError, FieldErrors, JsonType, array, boolean, join, object, string, type_of,
-    },
+    json::{FieldCode, FieldError, FieldErrors, JsonType, array, object, string, type_of},
     limits::fixed,
     locale::Locale,
     resource::{Column, Resource},
-    selection::{ColumnRef, Order, Predicate, Selection, Test, Value},
+    selection::{ColumnRef, Order, Predicate, Selection},
 };
+use columns::{column_entry, shown};
+use scope::scope_predicate;
 
 /// The declared resources by name.
 #[derive(Clone, Debug, Default)]
@@ -151,7 +154,14 @@ impl Body<'_> {
             column.requires_scope.as_ref().is_none_or(|scope| scopes.contains(scope))
         };
         let filters = match self.member("filters") {
-            Some(raw) => filter::parse(raw, &resource, &visible, time_zone, errors),
+            Some(raw) => {
+                let context = FilterContext {
+                    visible: &visible,
+                    zone: time_zone,
+                    now: self.context.requested_at,
+                };
+                filter::parse(raw, &resource, context, errors)
+            }
             None => Predicate::All(Vec::new()),
         };
         let order = self.order(&resource, errors);
@@ -354,179 +364,6 @@ impl Body<'_> {
         JobScope { scope_type, organization: caller.organization, company, cooperative }
     }
 
-    fn csv(&self, errors: &mut FieldErrors) -> CsvDialect {
-        let mut dialect = CsvDialect::default();
-        let Some(raw) = self.member("csv") else { return dialect };
-        let known = ["delimiter", "bom", "quote", "lineEnding", "nullText"];
-        for (name, value) in object(raw, "csv", Some(&known), errors).unwrap_or_default() {
-            let path = join("csv", &name);
-            if name == "bom" {
-                dialect.bom = boolean(value, &path, errors).unwrap_or_default();
-                continue;
-            }
-            let Some(text) = string(value, &path, errors) else { continue };
-            let mut wrong = |rule: &str| errors.push(path.as_str(), FieldCode::InvalidValue, rule);
-            match name.as_str() {
-                "delimiter" => {
-                    match Delimiter::ALL.into_iter().find(|one| text.as_bytes() == [one.byte()]) {
-                        Some(delimiter) => dialect.delimiter = delimiter,
-                        None => wrong("must be one of , ; | or a tab"),
-                    }
-                }
-                "quote" => {
-                    match QuotePolicy::ALL.into_iter().find(|policy| policy.name() == text) {
-                        Some(policy) => dialect.quote = policy,
-                        None => wrong("must be one of necessary, all, non_numeric"),
-                    }
-                }
-                "lineEnding" => {
-                    match LineEnding::ALL.into_iter().find(|ending| ending.name() == text) {
-                        Some(ending) => dialect.line_ending = ending,
-                        None => wrong("must be LF or CRLF"),
-                    }
-                }
-                _ if text.len() > 16
-                    || text.starts_with(['=', '+', '-', '@'])
-                    || text.chars().any(|c| {
-                        c.is_control() || c.is_whitespace() || matches!(c, ',' | ';' | '|' | '"')
-                    }) =>
-                {
-                    wrong(
-                        "must be at most 16 bytes without white space, quotes, delimiters or a formula sign in front",
-                    );
-                }
-                _ => dialect.null_text = text,
-            }
-        }
-        dialect
-    }
-
-    fn unsupported(&self, errors: &mut FieldErrors) {
-        if let Some(raw) = self.member("compression")
-            && string(raw, "compression", errors).is_some_and(|text| text != "none")
-        {
-            errors.push("compression", FieldCode::NotSupported, "must be none");
-        }
-        for field in ["maxRowsPerFile", "maxBytesPerFile"] {
-            if self.member(field).is_some() {
-                errors.push(field, FieldCode::NotSupported, "split files are not offered");
-            }
-        }
-    }
-
-    fn locale(&self, errors: &mut FieldErrors) -> Locale {
-        self.named("locale", Locale::from_tag, "en, pt-BR or es", errors)
-            .unwrap_or(self.context.locale)
-    }
-
-    fn time_zone(&self, errors: &mut FieldErrors) -> Option<Tz> {
-        self.named(
-            "timeZone",
-            |name| name.parse().ok(),
-            "an IANA time zone such as America/Sao_Paulo",
-            errors,
-        )
-    }
-
-    fn metadata(&self, errors: &mut FieldErrors) -> Option<String> {
-        const RESERVED: [&str; 4] =
-            ["error", "terminalEventPending", "terminalEventStatus", "terminalEventPayload"];
-        let raw = self.member("metadata")?;
-        for (name, _) in object(raw, "metadata", None, errors)? {
-            if RESERVED.contains(&name.as_str()) {
-                errors.push(
-                    join("metadata", &name),
-                    FieldCode::NotAllowed,
-                    "is a name that the service reserves",
-                );
-            }
-        }
-        if raw.get().len() > fixed::METADATA_BYTES {
-            errors.push(
-                "metadata",
-                FieldCode::LimitExceeded,
-                format!("is larger than {} bytes", fixed::METADATA_BYTES),
-            );
-        }
-        Some(raw.get().to_owned())
-    }
-
-    fn file_name(
-        &self,
-        resource: &Resource,
-        locale: Locale,
-        zone: Tz,
-        format: Format,
-        errors: &mut FieldErrors,
-    ) -> Option<String> {
-        let Some(raw) = self.member("fileName") else {
-            let days = self.day_range().unwrap_or_else(|| {
-                self.context.requested_at.with_timezone(&zone).date_naive().to_string()
-            });
-            return Some(file_name::default_name(resource, locale, &days, format.extension()));
-        };
-        let name = string(raw, "fileName", errors)?;
-        if let Some(rule) = file_name::refusal(&name) {
-            errors.push("fileName", FieldCode::InvalidValue, rule);
-            return None;
-        }
-        Some(name)
-    }
-
-    /// `2026-07-01-2026-07-04` when the filters have one plain range of days.
-    fn day_range(&self) -> Option<String> {
-        let mut quiet = FieldErrors::default();
-        let filters = object(self.member("filters")?, "", None, &mut quiet)?;
-        filters.into_iter().find_map(|(_, condition)| {
-            let members = object(condition, "", None, &mut quiet)?;
-            let value =
-                members.iter().find(|(name, _)| name == "value").map(|(_, value)| *value)?;
-            let days: [String; 2] = serde_json::from_str(value.get()).ok()?;
-            days.iter()
-                .all(|day| day.len() == 10 && day.parse::<chrono::NaiveDate>().is_ok())
-                .then(|| days.join("-"))
-        })
-    }
-
-    fn notify(&self, resource: &Resource, errors: &mut FieldErrors) -> Option<String> {
-        let raw = self.member("notify")?;
-        let members = object(raw, "notify", Some(&["email"]), errors)?;
-        let (_, raw) = members.first()?;
-        let email = string(raw, "notify.email", errors)?;
-        let parts: Vec<&str> = email.split('@').collect();
-        let well_formed = email.len() <= 254
-            && matches!(parts.as_slice(), [local, domain] if !local.is_empty() && domain.contains('.') && !domain.starts_with('.') && !domain.ends_with('.'))
-            && email.chars().all(|c| {
-                !c.is_control()
-                    && !c.is_whitespace()
-                    && !matches!(c, '<' | '>' | ',' | ';' | '"' | '(' | ')' | '\\')
-            });
-        if !well_formed {
-            errors.push(
-                "notify.email",
-                FieldCode::InvalidValue,
-                "must be one plain e-mail address",
-            );
-            return None;
-        }
-        let own = self
-            .context
-            .caller
-            .email
-            .as_deref()
-            .is_some_and(|own| own.eq_ignore_ascii_case(&email));
-        let domain = parts.last().copied().unwrap_or_default().to_ascii_lowercase();
-        if !own && !resource.notify_domains.contains(&domain) {
-            errors.push(
-                "notify.email",
-                FieldCode::NotAllowed,
-                "must be one's own address or in a domain that the resource allows",
-            );
-            return None;
-        }
-        Some(email)
-    }
-
     fn uuid<T>(&self, field: &str, errors: &mut FieldErrors) -> Option<Id<T>> {
         let text = string(self.member(field)?, field, errors)?;
         let id = Uuid::try_parse(&text).ok().filter(|_| text.len() == 36).map(Id::from_uuid);
@@ -549,104 +386,5 @@ impl Body<'_> {
             errors.push(field, FieldCode::InvalidValue, format!("must be {expected}"));
         }
         found
-    }
-}
-
-/// A key, or `{"key": …, "label": …}`.
-fn column_entry(
-    raw: &RawValue,
-    path: &str,
-    errors: &mut FieldErrors,
-) -> Option<(String, Option<String>)> {
-    if type_of(raw) == JsonType::String {
-        return Some((string(raw, path, errors)?, None));
-    }
-    if type_of(raw) != JsonType::Object {
-        errors.push(
-            path,
-            FieldCode::InvalidType,
-            "must be a column's key, or an object with key and label",
-        );
-        return None;
-    }
-    let members = object(raw, path, Some(&["key", "label"]), errors)?;
-    let mut key = None;
-    let mut label = None;
-    for (name, value) in members {
-        let path = join(path, &name);
-        let text = string(value, &path, errors)?;
-        if name == "key" {
-            key = Some(text);
-        } else if text.is_empty() || text.chars().any(char::is_control) {
-            errors.push(
-                path,
-                FieldCode::InvalidValue,
-                "must not be empty or hold control characters such as line breaks",
-            );
-        } else if text.chars().count() > fixed::LABEL_CHARS {
-            errors.push(
-                path,
-                FieldCode::LimitExceeded,
-                format!("is longer than {} characters", fixed::LABEL_CHARS),
-            );
-        } else {
-            label = Some(text);
-        }
-    }
-    if key.is_none() {
-        errors.push(join(path, "key"), FieldCode::Required, "is required");
-    }
-    key.map(|key| (key, label))
-}
-
-/// A caller's text in an error message, of bearable length.
-fn shown(text: &str) -> String {
-    text.chars().take(100).filter(|c| !c.is_control()).collect()
-}
-
-/// What the caller may see and the job is limited to, whatever the filters say (rule 31).
-fn scope_predicate(resource: &Resource, scope: JobScope, caller: &Caller) -> Predicate {
-    let equal =
-        |column: &ColumnRef, id: Uuid| column_test(column, Test::Equal(scope_value(column, id)));
-    let among = |column: &ColumnRef, ids: Vec<Uuid>| {
-        if ids.is_empty() {
-            return Predicate::Any(Vec::new());
-        }
-        column_test(column, Test::In(ids.into_iter().map(|id| scope_value(column, id)).collect()))
-    };
-    let mut all = vec![equal(&resource.scope.organization, scope.organization.uuid())];
-    if let (Some(column), Some(company)) = (&resource.scope.company, scope.company) {
-        all.push(equal(column, company.uuid()));
-    }
-    if let (Some(column), Some(cooperative)) = (&resource.scope.cooperative, scope.cooperative) {
-        all.push(equal(column, cooperative.uuid()));
-    }
-    if caller.is_restricted() {
-        let mut seen = Vec::new();
-        if let (Some(column), Some(companies)) = (&resource.scope.company, &caller.companies) {
-            seen.push(among(column, companies.iter().map(|id| id.uuid()).collect()));
-        }
-        if let (Some(column), Some(cooperatives)) =
-            (&resource.scope.cooperative, &caller.cooperatives)
-        {
-            seen.push(among(column, cooperatives.iter().map(|id| id.uuid()).collect()));
-        }
-        all.push(Predicate::Any(seen));
-    }
-    if let Some(deleted_at) = &resource.scope.deleted_at {
-        all.push(column_test(deleted_at, Test::Null));
-    }
-    Predicate::All(all)
-}
-
-fn column_test(column: &ColumnRef, test: Test) -> Predicate {
-    Predicate::Column { column: column.clone(), test, negated: false }
-}
-
-fn scope_value(column: &ColumnRef, id: Uuid) -> Value {
-    if column.column_type == crate::column::ColumnType::Uuid {
-        Value::Uuid(id)
-    } else {
-        Value::Text(id.to_string())
     }
 }
