@@ -1,19 +1,15 @@
 //! The process dies at every named place, another takes over, and in the end the world looks as
 //! if nothing had happened: one job, one file, one event, one mail (or two that say they are one).
 
-use futures::{StreamExt as _, stream};
 use outport_domain::crash::CrashPoint;
 
 use crate::harness::{
-    Api, PATIENCE, Process, World,
+    Api, PATIENCE, Process, World, for_each,
     servers::Smtp,
     shop::expected,
     until,
     world::{ORDERS, dying_at, message_id, sweeping_once},
 };
-
-/// Worlds at once: each has two processes, and machines of continuous integration are small.
-const AT_ONCE: usize = 3;
 
 /// What is there right after the death at a point.
 fn at_death(point: CrashPoint) -> &'static str {
@@ -147,8 +143,7 @@ async fn dies_and_is_taken_over(point: CrashPoint) {
 
 #[tokio::test]
 async fn a_worker_dies_at_every_point_and_another_makes_it_whole() {
-    let stories = CrashPoint::ALL.map(dies_and_is_taken_over);
-    stream::iter(stories).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+    for_each(CrashPoint::ALL, dies_and_is_taken_over).await;
 }
 
 /// The request may lose its answer, because the process that died had it: it is repeated.
@@ -175,8 +170,7 @@ async fn the_embedded_profile_dies_and_starts_again(point: CrashPoint) {
 
 #[tokio::test]
 async fn the_embedded_profile_dies_at_every_point_and_is_whole_after_a_restart() {
-    let stories = CrashPoint::ALL.map(the_embedded_profile_dies_and_starts_again);
-    stream::iter(stories).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+    for_each(CrashPoint::ALL, the_embedded_profile_dies_and_starts_again).await;
 }
 
 #[tokio::test]

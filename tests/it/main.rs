@@ -1,6 +1,12 @@
 //! The tests of the whole: real processes, real servers, and the house's own rules.
 
+mod canceling;
 mod crash_points;
+mod demo;
+mod failing;
 mod harness;
+mod memory;
 mod takeover;
+mod telling;
+mod tidy;
 mod uploads;

@@ -2,12 +2,11 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use futures::{StreamExt as _, stream};
 use outport_domain::crash::CrashPoint;
 use outport_store::jobs::Finished;
 
 use crate::harness::{
-    Api, PATIENCE, World,
+    Api, PATIENCE, World, for_each,
     frozen::Twin,
     shop::{self, expected, expected_slow},
     until,
@@ -39,10 +38,9 @@ async fn a_killed_workers_job_is_taken_over_within_two_leases() {
     let mut first = world.worker();
     let job = api.export("slow").await;
     api.rows_have_come(&job).await;
-    let _second = world.worker();
-    // The second one is up when it has told the log so.
+    let second = world.worker();
     until("the second worker is up", PATIENCE, async || {
-        _second.log().contains("starting").then_some(())
+        second.log().contains("starting").then_some(())
     })
     .await;
     first.kill();
@@ -117,8 +115,7 @@ async fn a_late_twin_writes_nothing_wherever_it_was_frozen() {
         CrashPoint::AfterUpload,
         CrashPoint::AfterVerify,
     ];
-    let stories = points.map(a_late_twin_goes_on_from);
-    stream::iter(stories).buffer_unordered(3).collect::<Vec<()>>().await;
+    for_each(points, a_late_twin_goes_on_from).await;
 }
 
 #[tokio::test]

@@ -1,11 +1,10 @@
 //! Files of several parts in an S3 store: what a death in mid-upload leaves is found by its
 //! recorded id and aborted.
 
-use futures::{StreamExt as _, stream};
 use outport_domain::crash::CrashPoint;
 
 use crate::harness::{
-    PATIENCE, World,
+    PATIENCE, World, for_each,
     servers::{Bucket, S3},
     shop, until,
 };
@@ -15,7 +14,7 @@ const ROWS: u32 = 60_000;
 
 async fn dies_with_a_large_file(point: CrashPoint) {
     let mut world = World::postgres().await;
-    shop::add_wide(world.state.postgres(), ROWS).await;
+    shop::add_wide(world.state.postgres(), ROWS, 12).await;
     let sha256 = shop::wide_sha256(world.state.postgres()).await;
     let s3 = S3::moto().await;
     world.use_objects(s3.env());
@@ -23,7 +22,7 @@ async fn dies_with_a_large_file(point: CrashPoint) {
     let api = world.api().await;
     let job = api.export("wide").await;
     world.worker_dying_at(point).death(PATIENCE).await;
-    let left = s3.look();
+    let left = s3.look().await;
     let (objects, uploads) = (left.objects.len(), left.uploads.len());
     let expected = match point {
         CrashPoint::MidRows => (0, 0),
@@ -40,7 +39,7 @@ async fn dies_with_a_large_file(point: CrashPoint) {
     world.settled().await;
     let key = job["fileKey"].as_str().expect("a key").to_owned();
     let whole = Bucket { objects: vec![(key, sha256)], uploads: vec![] };
-    assert_eq!(s3.look(), whole, "after the death at {point}");
+    assert_eq!(s3.look().await, whole, "after the death at {point}");
 }
 
 #[tokio::test]
@@ -51,8 +50,7 @@ async fn a_large_file_is_whole_and_nothing_is_left_wherever_its_upload_died() {
         CrashPoint::AfterUpload,
         CrashPoint::AfterVerify,
     ];
-    let stories = points.map(dies_with_a_large_file);
-    stream::iter(stories).buffer_unordered(2).collect::<Vec<()>>().await;
+    for_each(points, dies_with_a_large_file).await;
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! The API as a client sees it.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::{PATIENCE, process::Process, until};
@@ -81,7 +83,12 @@ impl Api {
 
     /// Waits until a job has this status.
     pub async fn job_is(&self, id: &str, status: &str) -> Value {
-        until(&format!("job {id} is {status}"), PATIENCE, async || {
+        self.job_is_within(id, status, PATIENCE).await
+    }
+
+    /// The same, for a job that takes its time.
+    pub async fn job_is_within(&self, id: &str, status: &str, patience: Duration) -> Value {
+        until(&format!("job {id} is {status}"), patience, async || {
             let job = self.job(id).await;
             let is = job["status"].as_str().expect("a status");
             let ended = matches!(is, "COMPLETED" | "FAILED" | "CANCELED" | "EXPIRED");

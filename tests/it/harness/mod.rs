@@ -22,5 +22,5 @@ pub mod world;
 
 pub use api::Api;
 pub use process::Process;
-pub use wait::{PATIENCE, until};
+pub use wait::{PATIENCE, for_each, until};
 pub use world::World;

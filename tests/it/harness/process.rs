@@ -17,6 +17,9 @@ use super::wait::until;
 /// The variables that a process is started with; nothing else is passed on but `PATH`.
 pub type Env = BTreeMap<String, String>;
 
+/// Lines of a log that a failed test shows.
+const LOG_LINES: usize = 40;
+
 /// An executable of the product.
 #[derive(Clone, Copy, Debug)]
 pub enum Program {
@@ -61,7 +64,7 @@ impl Process {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .envs(env)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(File::create(log.with_extension("out")).expect("a file"))
             .stderr(File::create(&log).expect("a log file"))
             .spawn()
             .unwrap_or_else(|error| panic!("{name} does not start: {error}"));
@@ -76,6 +79,20 @@ impl Process {
     /// What it has logged so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// What it has said on standard output so far.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(self.log.with_extension("out")).unwrap_or_default()
+    }
+
+    /// A number of kibibytes from its status, such as `VmRSS` or `VmHWM`.
+    pub fn kibibytes(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()));
+        let status = status.expect("its status");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        number.unwrap_or_else(|| panic!("no {name} in {status}"))
     }
 
     /// Sends it a signal: `TERM`, `STOP`, `CONT`, `KILL`.
@@ -116,32 +133,38 @@ impl Process {
 }
 
 impl Drop for Process {
+    #[expect(clippy::print_stderr, reason = "shown with the test that failed")]
     fn drop(&mut self) {
         self.kill();
         if std::thread::panicking() {
-            eprintln!("--- log of {} ---\n{}", self.name, self.log());
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
+            eprintln!("--- last lines of the log of {} ---\n{last}", self.name);
         }
     }
 }
 
 /// Runs a program to its end and returns what it said; panics when it fails.
-pub fn output(mut command: Command) -> String {
-    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| {
-        panic!("{} does not start: {error}", command.get_program().display())
-    });
+pub async fn output(mut command: Command) -> String {
+    let name = format!("{command:?}");
+    let running = tokio::task::spawn_blocking(move || command.stdin(Stdio::null()).output());
+    let output = running.await.expect("the thread ends");
+    let output = output.unwrap_or_else(|error| panic!("{name} does not start: {error}"));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let complained = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}\n{said}\n{complained}", output.status);
+    assert!(output.status.success(), "{name}: {}\n{said}\n{complained}", output.status);
     said
 }
 
 /// A port that nobody listens on and that no outgoing connection is given.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Below the range of outgoing connections; spread, so that two test runs rarely meet.
-    let base = 15_000 + (std::process::id() % 1_500) as u16 * 10;
-    (0..2_000)
-        .map(|_| base + NEXT.fetch_add(1, Ordering::Relaxed) % 2_000)
+    // Below the range of outgoing connections, and spread: a test runner may start one process
+    // for each test, with neighbouring ids.
+    let base = 15_000 + (std::process::id() * 61 % 170) as u16 * 100;
+    (0..100)
+        .map(|_| base + NEXT.fetch_add(1, Ordering::Relaxed) % 100)
         .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
         .expect("a free port")
 }

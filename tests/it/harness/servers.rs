@@ -37,10 +37,10 @@ pub fn python() -> PathBuf {
 }
 
 /// Runs a script of the harness and reads the JSON that it prints.
-pub fn script(name: &str, arguments: &[&str]) -> Value {
+pub async fn script(name: &str, arguments: &[&str]) -> Value {
     let mut command = Command::new(python());
     command.arg(Path::new(ROOT).join("tests/it/harness").join(name)).args(arguments);
-    serde_json::from_str(&output(command)).expect("the script prints JSON")
+    serde_json::from_str(&output(command).await).expect("the script prints JSON")
 }
 
 /// A child that is killed when dropped.
@@ -97,7 +97,7 @@ impl S3 {
         let mut command = Command::new(python());
         command.args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()]);
         let s3 = Self::start("moto", command, folder, port).await;
-        script("s3_look.py", &["make", &s3.endpoint(), BUCKET]);
+        script("s3_look.py", &["make", &s3.endpoint(), BUCKET]).await;
         s3
     }
 
@@ -127,8 +127,8 @@ impl S3 {
     }
 
     /// What is in the bucket, as an independent client sees it.
-    pub fn look(&self) -> Bucket {
-        let seen = script("s3_look.py", &["look", &self.endpoint(), BUCKET]);
+    pub async fn look(&self) -> Bucket {
+        let seen = script("s3_look.py", &["look", &self.endpoint(), BUCKET]).await;
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
         let list = |name: &str| seen[name].as_array().expect("a list").clone();
         Bucket {

@@ -89,11 +89,11 @@ fn amount(number: u32) -> String {
     format!("{}.{:02}", number * 25 / 100, number * 25 % 100)
 }
 
-/// Adds `shop.wide`: rows of about 400 bytes each.
-pub async fn add_wide(postgres: &Postgres, rows: u32) {
+/// Adds `shop.wide`: rows whose notes have this many digests of 32 bytes.
+pub async fn add_wide(postgres: &Postgres, rows: u32, digests: u32) {
     let sql = format!(
         "CREATE TABLE shop.wide ({COLUMNS}); \
-         INSERT INTO shop.wide SELECT 'W' || lpad(i::text, 9, '0'), i, repeat(md5(i::text), 12), \
+         INSERT INTO shop.wide SELECT 'W' || lpad(i::text, 9, '0'), i, repeat(md5(i::text), {digests}), \
            '{ORGANIZATION}' FROM generate_series(1, {rows}) AS i;"
     );
     postgres.run(&sql).await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::{StreamExt as _, stream};
 use tokio::time::Instant;
 
 /// How long anything may take that is expected to happen soon.
@@ -23,4 +24,15 @@ pub async fn until<T>(
         assert!(Instant::now() < deadline, "not within {patience:?}: {what}");
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// Tells a story for each of these, a few at once: each may start several processes, and machines
+/// of continuous integration are small.
+pub async fn for_each<T, F: Future<Output = ()>>(
+    items: impl IntoIterator<Item = T>,
+    story: impl Fn(T) -> F,
+) {
+    const AT_ONCE: usize = 3;
+    let stories = items.into_iter().map(|item| Box::pin(story(item)));
+    stream::iter(stories).buffer_unordered(AT_ONCE).collect::<()>().await;
 }

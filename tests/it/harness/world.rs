@@ -3,15 +3,13 @@
 use std::{
     path::{Path, PathBuf},
     process::Command,
-    sync::{
-        OnceLock,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
 use outport_domain::crash::CrashPoint;
 use tempfile::TempDir;
+use tokio::sync::OnceCell;
 
 use super::{
     Api, PATIENCE, Process,
@@ -40,7 +38,7 @@ pub struct World {
     pub email: String,
     dir: TempDir,
     api_port: u16,
-    token: OnceLock<String>,
+    token: OnceCell<String>,
 }
 
 impl World {
@@ -78,7 +76,7 @@ impl World {
             email: format!("ana+{number}@example.com"),
             dir,
             api_port: free_port(),
-            token: OnceLock::new(),
+            token: OnceCell::new(),
         };
         std::fs::create_dir(world.path("resources")).expect("a folder");
         world.declare("order", orders, "\"code\"");
@@ -134,21 +132,21 @@ impl World {
 
     /// Starts the API alone.
     pub async fn api(&self) -> Api {
-        let token = self.token();
+        let token = self.token().await;
         let process = self.spawn(Program::Api, &[], &[self.listen()]);
         Api::new(process, self.base(), token).await
     }
 
     /// Starts everything as one process.
     pub async fn all_in_one(&self) -> Api {
-        let token = self.token();
+        let token = self.token().await;
         let process = self.spawn(Program::Outport, &["up"], &[self.listen()]);
         Api::new(process, self.base(), token).await
     }
 
     /// The same, to die at a crash point, or with another setting.
     pub async fn all_in_one_with(&self, setting: (&str, String)) -> Api {
-        let token = self.token();
+        let token = self.token().await;
         let process = self.up_with(setting);
         Api::new(process, self.base(), token).await
     }
@@ -166,13 +164,8 @@ impl World {
         format!("http://127.0.0.1:{}", self.api_port)
     }
 
-    /// The world's one token: another one would be another caller.
-    fn token(&self) -> String {
-        self.token.get_or_init(|| self.new_token()).clone()
-    }
-
-    /// Makes a token over the command line.
-    fn new_token(&self) -> String {
+    /// The world's one token, made over the command line: another one would be another caller.
+    async fn token(&self) -> String {
         let mut command = Command::new(Program::Outport.path());
         command
             .args(["token", "create", "--name", "test"])
@@ -182,7 +175,8 @@ impl World {
             .current_dir(self.dir.path())
             .env_clear()
             .envs(&self.env);
-        output(command).trim().to_owned()
+        let made = self.token.get_or_init(|| output(command));
+        made.await.trim().to_owned()
     }
 
     /// Starts a worker.
@@ -219,6 +213,15 @@ impl World {
                   + (SELECT count(*) FROM runs WHERE object_key IS NOT NULL \
                       AND swept_at IS NULL AND sweep_due_at IS NOT NULL)";
         until("nothing is left to do", PATIENCE, async || {
+            (self.state.value(left).await == "0").then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until everybody was told, whatever is left in the object store.
+    pub async fn told(&self) {
+        let left = "SELECT count(*) FROM deliveries WHERE status IN ('PENDING', 'RUNNING')";
+        until("everybody is told", PATIENCE, async || {
             (self.state.value(left).await == "0").then_some(())
         })
         .await;
