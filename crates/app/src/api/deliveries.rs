@@ -6,7 +6,7 @@ use axum::{Json, extract::State, http::StatusCode};
 use chrono::{DateTime, Utc};
 use outport_contract::time::Instant;
 use outport_domain::{
-    caller::Permission,
+    caller::{Caller, Permission},
     json::{FieldCode, FieldErrors, object, string},
 };
 use outport_store::deliveries::{self, DeliveryFilter, DeliveryStatus, DeliveryView as Row};
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::{
     ApiState,
     extract::{Authorized, JsonBody, Params, Segment, cursor},
-    problem::{Outcome, Problem, ProblemView},
+    problem::{Outcome, Problem, ProblemCode, ProblemView},
 };
 
 /// A delivery.
@@ -57,6 +57,16 @@ pub struct DeliveryPageView {
     next_cursor: Option<String>,
 }
 
+/// Deliveries tell of the whole organization's jobs, so only who sees all of it may see them.
+fn administrator(caller: Authorized) -> Result<Caller, Problem> {
+    let caller = caller.with(Permission::DeliveriesAdmin)?;
+    if caller.is_restricted() {
+        let detail = "Deliveries are for those who see the whole organization.";
+        return Err(Problem::new(ProblemCode::Forbidden, detail));
+    }
+    Ok(caller)
+}
+
 /// Deliveries of one's organization, newest first.
 #[utoipa::path(get, path = "/v1/deliveries", tag = "deliveries",
     security(("bearer" = ["deliveries:admin"])),
@@ -73,7 +83,7 @@ pub async fn list(
     caller: Authorized,
     params: Params,
 ) -> Result<Json<DeliveryPageView>, Problem> {
-    let caller = caller.with(Permission::DeliveriesAdmin)?;
+    let caller = administrator(caller)?;
     let mut params = params.known(&["status", "handler", "exportJobId", "cursor", "limit"]);
     let filter = DeliveryFilter {
         status: params.get("status", "pending, running, done or dead", |text| {
@@ -99,7 +109,7 @@ pub async fn get(
     caller: Authorized,
     id: Segment,
 ) -> Result<Json<DeliveryView>, Problem> {
-    let caller = caller.with(Permission::DeliveriesAdmin)?;
+    let caller = administrator(caller)?;
     let row = deliveries::find(&state.store, caller.organization, id.id()?).await?;
     row.map(|row| Json(view(row))).ok_or_else(Problem::not_found)
 }
@@ -114,7 +124,7 @@ pub async fn retry(
     caller: Authorized,
     id: Segment,
 ) -> Result<(StatusCode, Json<DeliveryView>), Problem> {
-    let caller = caller.with(Permission::DeliveriesAdmin)?;
+    let caller = administrator(caller)?;
     let mut tx = state.store.begin().await?;
     let row = deliveries::retry(&mut tx, caller.organization, id.id()?).await?;
     tx.commit().await?;
@@ -154,7 +164,7 @@ pub async fn backfill(
     handler: Segment,
     JsonBody(body): JsonBody,
 ) -> Result<(StatusCode, Json<BackfillView>), Problem> {
-    let caller = caller.with(Permission::DeliveriesAdmin)?;
+    let caller = administrator(caller)?;
     let since = since(&body)?;
     let mut tx = state.store.begin().await?;
     let added = deliveries::backfill(&mut tx, caller.organization, &handler.0, since).await?;

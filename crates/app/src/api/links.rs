@@ -214,7 +214,7 @@ impl Visit {
     fn gone(&self, followed: &Followed) -> Response {
         let job = &followed.job;
         let words = self.pages.words(job.locale);
-        let rerun = (job.caller.user == followed.user).then(|| followed.token.as_str());
+        let rerun = (job.caller.user == followed.user).then_some(followed.token.as_str());
         let values = context! {
             text => words.gone.text.as_str(), facts => facts(job, words), download => (),
             rerun, words => buttons(words),

@@ -70,7 +70,7 @@ mod tests {
     #[tokio::test]
     async fn one_look_serves_all_who_ask_within_its_life() {
         let looks = AtomicU32::new(0);
-        let memo = Memo::new(Duration::from_secs(60));
+        let memo = Memo::new(Duration::from_mins(1));
         let look = || async {
             looks.fetch_add(1, Ordering::SeqCst);
             tokio::task::yield_now().await;

@@ -89,7 +89,7 @@ fn claims(world: &World) -> Value {
     })
 }
 
-fn with(mut claims: Value, changes: Value) -> Value {
+fn with(mut claims: Value, changes: &Value) -> Value {
     for (name, value) in changes.as_object().expect("an object").clone() {
         if value == j!("absent") {
             claims.as_object_mut().expect("an object").remove(&name);
@@ -131,8 +131,8 @@ async fn every_bad_credential_is_refused_alike(world: &World) {
     let none = format!("{}.{}.", part(&j!({"alg": "none", "typ": "JWT"})), part(&good));
     let none_signed = format!("{none}{}", signed.rsplit('.').next().expect("a signature"));
     let mut other_claims = signed.split('.').map(str::to_owned).collect::<Vec<_>>();
-    other_claims[1] = part(&with(good.clone(), j!({"org": Uuid::now_v7().to_string()})));
-    let changed = |changes: Value| sign(Some("one"), &with(good.clone(), changes));
+    other_claims[1] = part(&with(good.clone(), &j!({"org": Uuid::now_v7().to_string()})));
+    let changed = |changes: Value| sign(Some("one"), &with(good.clone(), &changes));
     let now = Utc::now().timestamp();
     let (expired, _) = world.make_token(world.caller(), Some(TimeDelta::seconds(-1))).await;
     let cases = [
@@ -188,7 +188,7 @@ async fn every_bad_credential_is_refused_alike(world: &World) {
 
 async fn a_good_jwt_is_its_user_and_the_rows_it_may_see(world: &World) {
     let company = Uuid::now_v7();
-    let token = sign(Some("one"), &with(claims(world), j!({"companies": [company.to_string()]})));
+    let token = sign(Some("one"), &with(claims(world), &j!({"companies": [company.to_string()]})));
     world.create_with(&token, r#"{"resource":"order"}"#).await;
     let [job] = world.jobs().await.try_into().expect("one job");
     assert_eq!(job.caller.user, world.user);
@@ -208,12 +208,12 @@ async fn a_shared_secret_signs_hs256_alone(world: &World) {
         encode(&header, &good, &EncodingKey::from_secret(SECRET).expect("a key")).expect("a token");
     assert_eq!(call(world, &hs512).await.0, 401);
     assert_eq!(call(world, &sign(None, &good)).await.0, 401);
-    let array = with(good, j!({"scope": ["exports:read"]}));
+    let array = with(good, &j!({"scope": ["exports:read"]}));
     assert_eq!(call(world, &hs256(&array, SECRET)).await.0, 200);
 }
 
 async fn ids_that_are_no_uuids_are_mapped_only_where_configured(world: &World) {
-    let token = hs256(&with(claims(world), j!({"sub": "ana"})), SECRET);
+    let token = hs256(&with(claims(world), &j!({"sub": "ana"})), SECRET);
     world.create_with(&token, r#"{"resource":"order"}"#).await;
     let [job] = world.jobs().await.try_into().expect("one job");
     assert_eq!(job.caller.user.uuid(), Uuid::new_v5(&Uuid::NAMESPACE_DNS, b"ana"));

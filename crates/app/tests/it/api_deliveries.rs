@@ -31,7 +31,7 @@ async fn a_dead_delivery_is_found_and_retried(world: &World) {
     register(world, "tell").await;
     let job = world.completed().await;
     let mut tx = world.store.begin().await.expect("a transaction");
-    let claims = deliveries::claim(&mut tx, "tell", Duration::from_secs(60), 10).await;
+    let claims = deliveries::claim(&mut tx, "tell", Duration::from_mins(1), 10).await;
     let [claim] = claims.expect("claims").try_into().expect("one delivery");
     tx.commit().await.expect("a commit");
     let mut tx = world.store.begin().await.expect("a transaction");

@@ -1,11 +1,15 @@
 //! For those who run the service: health, metrics, documents, and what every answer carries.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
+use outport_objects::memory::{Fault, Step};
 use reqwest::{Method, header};
 use serde_json::{Value, json as j};
 
-use crate::api_world::{World, json, on_both_stores};
+use crate::api_world::{Options, World, json, on_both_stores};
 
 on_both_stores!(
     readiness_names_what_fails_and_tells_no_secret,
@@ -26,13 +30,13 @@ async fn ready(world: &World) -> (u16, Value) {
     (status, serde_json::from_str(&body).expect("JSON"))
 }
 
-fn sicken(world: &World, word: Option<&'static str>) {
-    *world.sick.lock().expect("no poison") = word;
+fn sicken(world: &World, part: Option<&'static str>) {
+    *world.sick.lock().expect("no poison") = part;
 }
 
 /// Waits until the last answer is no longer given again.
-async fn ready_after(world: &World, word: Option<&'static str>, expected: u16) -> Value {
-    sicken(world, word);
+async fn ready_after(world: &World, part: Option<&'static str>, expected: u16) -> Value {
+    sicken(world, part);
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
     loop {
         let (status, view) = ready(world).await;
@@ -204,4 +208,51 @@ async fn the_reference_pages_show_every_code_and_route(world: &World) {
     for code in outport_domain::failure::FailureCode::ALL {
         assert!(page.contains(&format!("id=\"failure-{}\"", code.name())));
     }
+}
+
+/// What is logged, kept.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no poison").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+// On one thread, so that the subscriber of this test hears all of its server and nothing else.
+#[tokio::test]
+async fn the_log_holds_no_credential_no_link_and_no_query() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    World::on_sqlite(Options::default(), async |world: &World| {
+        let job = world.completed().await;
+        let link = world.link(&job, 600);
+        let unknown = outport::auth::token::mint().secret;
+        world.objects.fail(Step::Get, Fault::Unreachable);
+        text(world, &format!("/d/{link}/file")).await;
+        text(world, &format!("/d/{link}?utm=secret-query")).await;
+        world.get("/v1/exports?resource=secret-query").send().await.expect("an answer");
+        let answer = world.client.get(world.url("/v1/exports")).bearer_auth(&unknown).send().await;
+        assert_eq!(answer.expect("an answer").status(), 401);
+        let text = String::from_utf8(log.0.lock().expect("no poison").clone()).expect("text");
+        let ours: Vec<&str> = text.lines().filter(|line| line.contains("outport::")).collect();
+        assert!(ours.iter().any(|line| line.contains("the object store failed")), "{text}");
+        assert!(ours.iter().any(|line| line.contains("/d/{token}")), "{text}");
+        for secret in [&world.token, &unknown, &link, "secret-query", "ana@example.com"] {
+            assert!(!ours.iter().any(|line| line.contains(secret)), "{secret} in\n{text}");
+        }
+    })
+    .await;
 }

@@ -397,157 +397,81 @@ async fn everything_wrong_with_a_body_is_told_at_once(world: &World) {
     assert_eq!(problem["status"], 422);
 }
 
+const JSON: (&str, &str) = ("content-type", "application/json");
+const GOOD: &[u8] = br#"{"resource":"order"}"#;
+
+/// What is wrong, the headers, the body, the answer's status and code.
+type Bytes =
+    (&'static str, &'static [(&'static str, &'static str)], &'static [u8], u16, &'static str);
+
+const BYTES: [Bytes; 20] = [
+    ("no JSON", &[JSON], b"{resource:order}", 400, "MALFORMED_REQUEST"),
+    ("no body", &[JSON], b"", 400, "MALFORMED_REQUEST"),
+    ("cut JSON", &[JSON], br#"{"resource":"ord"#, 400, "MALFORMED_REQUEST"),
+    ("two values", &[JSON], b"{} {}", 400, "MALFORMED_REQUEST"),
+    ("half a surrogate", &[JSON], br#"{"resource":"\ud800"}"#, 422, "INVALID_REQUEST"),
+    ("invalid UTF-8", &[JSON], b"{\"resource\":\"\xff\"}", 400, "MALFORMED_REQUEST"),
+    ("NUL bytes", &[JSON], &[0; 100], 400, "MALFORMED_REQUEST"),
+    ("a byte order mark", &[JSON], b"\xef\xbb\xbf{}", 400, "MALFORMED_REQUEST"),
+    ("open arrays, deep", &[JSON], &[b'['; 10_000], 400, "MALFORMED_REQUEST"),
+    ("no type", &[], GOOD, 415, "UNSUPPORTED_MEDIA_TYPE"),
+    (
+        "a form",
+        &[("content-type", "application/x-www-form-urlencoded")],
+        GOOD,
+        415,
+        "UNSUPPORTED_MEDIA_TYPE",
+    ),
+    (
+        "another charset",
+        &[("content-type", "application/json; charset=latin1")],
+        GOOD,
+        415,
+        "UNSUPPORTED_MEDIA_TYPE",
+    ),
+    (
+        "a compressed body",
+        &[JSON, ("content-encoding", "gzip")],
+        GOOD,
+        415,
+        "UNSUPPORTED_MEDIA_TYPE",
+    ),
+    ("one byte too many", &[JSON], &[b' '; 64 * 1024 + 1], 413, "BODY_TOO_LARGE"),
+    ("far too many bytes", &[JSON], &[b'x'; 3 * 1024 * 1024], 413, "BODY_TOO_LARGE"),
+    ("an empty key", &[JSON, ("idempotency-key", "")], GOOD, 400, "INVALID_PARAMETER"),
+    ("a key with a space", &[JSON, ("idempotency-key", "a b")], GOOD, 400, "INVALID_PARAMETER"),
+    ("a key beyond ASCII", &[JSON, ("idempotency-key", "ä")], GOOD, 400, "INVALID_PARAMETER"),
+    (
+        "two keys",
+        &[JSON, ("idempotency-key", "a"), ("idempotency-key", "b")],
+        GOOD,
+        400,
+        "INVALID_PARAMETER",
+    ),
+    ("acting for nobody", &[JSON, ("x-outport-user", "root")], GOOD, 400, "INVALID_PARAMETER"),
+];
+
 async fn bad_bytes_and_headers_are_refused_and_leave_nothing(world: &World) {
-    const JSON: &str = "application/json";
-    let good = br#"{"resource":"order"}"#.to_vec();
-    let cases: Vec<(&str, Vec<(&str, &str)>, Vec<u8>, u16, &str)> = vec![
-        (
-            "no JSON",
-            vec![("content-type", JSON)],
-            b"{resource:order}".to_vec(),
-            400,
-            "MALFORMED_REQUEST",
-        ),
-        ("no body", vec![("content-type", JSON)], Vec::new(), 400, "MALFORMED_REQUEST"),
-        (
-            "cut JSON",
-            vec![("content-type", JSON)],
-            br#"{"resource":"ord"#.to_vec(),
-            400,
-            "MALFORMED_REQUEST",
-        ),
-        ("two values", vec![("content-type", JSON)], b"{} {}".to_vec(), 400, "MALFORMED_REQUEST"),
-        (
-            "half a surrogate",
-            vec![("content-type", JSON)],
-            br#"{"resource":"\ud800"}"#.to_vec(),
-            422,
-            "INVALID_REQUEST",
-        ),
-        (
-            "invalid UTF-8",
-            vec![("content-type", JSON)],
-            b"{\"resource\":\"\xff\"}".to_vec(),
-            400,
-            "MALFORMED_REQUEST",
-        ),
-        ("NUL bytes", vec![("content-type", JSON)], vec![0; 100], 400, "MALFORMED_REQUEST"),
-        (
-            "a byte order mark",
-            vec![("content-type", JSON)],
-            [b"\xef\xbb\xbf", &good[..]].concat(),
-            400,
-            "MALFORMED_REQUEST",
-        ),
-        (
-            "an open array, deep",
-            vec![("content-type", JSON)],
-            vec![b'['; 10_000],
-            400,
-            "MALFORMED_REQUEST",
-        ),
-        ("no type", vec![], good.clone(), 415, "UNSUPPORTED_MEDIA_TYPE"),
-        (
-            "a form",
-            vec![("content-type", "application/x-www-form-urlencoded")],
-            good.clone(),
-            415,
-            "UNSUPPORTED_MEDIA_TYPE",
-        ),
-        (
-            "another charset",
-            vec![("content-type", "application/json; charset=latin1")],
-            good.clone(),
-            415,
-            "UNSUPPORTED_MEDIA_TYPE",
-        ),
-        (
-            "a compressed body",
-            vec![("content-type", JSON), ("content-encoding", "gzip")],
-            good.clone(),
-            415,
-            "UNSUPPORTED_MEDIA_TYPE",
-        ),
-        (
-            "one byte too many",
-            vec![("content-type", JSON)],
-            vec![b' '; 64 * 1024 + 1],
-            413,
-            "BODY_TOO_LARGE",
-        ),
-        (
-            "far too many bytes",
-            vec![("content-type", JSON)],
-            vec![b'x'; 3 * 1024 * 1024],
-            413,
-            "BODY_TOO_LARGE",
-        ),
-        (
-            "an empty key",
-            vec![("content-type", JSON), ("idempotency-key", "")],
-            good.clone(),
-            400,
-            "INVALID_PARAMETER",
-        ),
-        (
-            "a key with a space",
-            vec![("content-type", JSON), ("idempotency-key", "a b")],
-            good.clone(),
-            400,
-            "INVALID_PARAMETER",
-        ),
-        (
-            "a key beyond ASCII",
-            vec![("content-type", JSON), ("idempotency-key", "ä")],
-            good.clone(),
-            400,
-            "INVALID_PARAMETER",
-        ),
-        (
-            "two keys",
-            vec![("content-type", JSON), ("idempotency-key", "a"), ("idempotency-key", "b")],
-            good.clone(),
-            400,
-            "INVALID_PARAMETER",
-        ),
-        (
-            "acting for nobody",
-            vec![("content-type", JSON), ("x-outport-user", "root")],
-            good.clone(),
-            400,
-            "INVALID_PARAMETER",
-        ),
-    ];
-    for (what, headers, body, status, code) in cases {
+    for (what, headers, body, status, code) in BYTES {
         let mut request = world.post("/v1/exports").body(body);
         for (name, value) in headers {
-            request = request.header(name, value.as_bytes());
+            request = request.header(*name, value.as_bytes());
         }
         let (found, problem) = json(request.send().await.expect(what)).await;
-        assert_eq!(
-            (found.as_u16(), problem["code"].as_str()),
-            (status, Some(code)),
-            "{what}: {problem}"
-        );
+        let found = (found.as_u16(), problem["code"].as_str());
+        assert_eq!(found, (status, Some(code)), "{what}: {problem}");
     }
-    let long = "k".repeat(256);
-    let request = world.post("/v1/exports").header("content-type", JSON).body(good.clone());
-    let (status, _) =
-        json(request.header("idempotency-key", long).send().await.expect("an answer")).await;
-    assert_eq!(status, 400);
+    let post = || world.post("/v1/exports").header(JSON.0, JSON.1);
+    let long = post().header("idempotency-key", "k".repeat(256)).body(GOOD);
+    assert_eq!(long.send().await.expect("an answer").status(), 400);
 
     // A stream of unknown length, larger than allowed.
     let chunks = futures::stream::iter((0..40).map(|_| Ok::<_, std::io::Error>(vec![b' '; 4096])));
-    let request = world.post("/v1/exports").header("content-type", JSON);
-    let request = request.body(reqwest::Body::wrap_stream(chunks));
-    let (status, problem) = json(request.send().await.expect("an answer")).await;
-    assert_eq!((status.as_u16(), problem["code"].as_str()), (413, Some("BODY_TOO_LARGE")));
-
+    let streamed = post().body(reqwest::Body::wrap_stream(chunks)).send().await;
+    assert_eq!(streamed.expect("an answer").status(), 413);
+    let largest = post().body(vec![b' '; 64 * 1024]).send().await;
+    assert_eq!(largest.expect("an answer").status(), 400, "the largest body is read");
     assert!(world.jobs().await.is_empty());
-    let request =
-        world.post("/v1/exports").header("content-type", JSON).body(vec![b' '; 64 * 1024 - 20]);
-    let (status, _) = json(request.send().await.expect("an answer")).await;
-    assert_eq!(status, 400, "the largest body is read");
     world.assert_alive().await;
 }
 

@@ -13,6 +13,7 @@ on_both_stores!(
     a_restricted_caller_pages_through_what_it_may_see,
     a_file_with_a_guarded_column_needs_the_columns_scope,
     resources_show_what_the_caller_may_read,
+    deliveries_are_for_those_who_see_the_whole_organization,
 );
 
 async fn call(world: &World, token: &str, method: Method, path: &str) -> (StatusCode, Value) {
@@ -202,4 +203,18 @@ async fn resources_show_what_the_caller_may_read(world: &World) {
     let may = world.token_for(|caller| _ = caller.scopes.insert("orders:margin".into())).await;
     let (_, order) = call(world, &may, Method::GET, "/v1/resources/order").await;
     assert_eq!(keys(&order).last().map(String::as_str), Some("margin"));
+}
+
+async fn deliveries_are_for_those_who_see_the_whole_organization(world: &World) {
+    let delivery = delivery(world).await;
+    let one = world.token_for(|caller| caller.companies = Some(vec![id(1)])).await;
+    for (method, path) in [
+        (Method::GET, "/v1/deliveries".to_owned()),
+        (Method::GET, format!("/v1/deliveries/{delivery}")),
+        (Method::POST, format!("/v1/deliveries/{delivery}/retry")),
+        (Method::POST, "/v1/handlers/tell/backfill".to_owned()),
+    ] {
+        let (status, problem) = call(world, &one, method, &path).await;
+        assert_eq!((status.as_u16(), problem["code"].as_str()), (403, Some("FORBIDDEN")), "{path}");
+    }
 }

@@ -130,16 +130,16 @@ async fn a_token_never_exceeds_its_maker(world: &World) {
 async fn a_restricted_maker_makes_and_sees_restricted_tokens(world: &World) {
     let (one, two) = (uuid::Uuid::from_u128(1).to_string(), uuid::Uuid::from_u128(2).to_string());
     let maker = world.token_for(|caller| caller.companies = Some(vec![id(1)])).await;
-    let make = async |more: Value| {
+    let ask = async |more: Value| {
         let mut body = j!({"name": "x", "scopes": ["exports:read"]});
         for (name, value) in more.as_object().expect("an object") {
             body[name] = value.clone();
         }
         call(world, &maker, Method::POST, "/v1/tokens", body).await
     };
-    let (status, made) = make(j!({})).await;
+    let (status, made) = ask(j!({})).await;
     assert_eq!((status.as_u16(), &made["companies"]), (201, &j!([one.clone()])), "its own");
-    let (status, made) = make(j!({"companies": [one.clone()]})).await;
+    let (status, made) = ask(j!({"companies": [one.clone()]})).await;
     assert_eq!((status.as_u16(), &made["companies"]), (201, &j!([one.clone()])));
     for more in [
         j!({"companies": [two.clone()]}),
@@ -147,7 +147,7 @@ async fn a_restricted_maker_makes_and_sees_restricted_tokens(world: &World) {
         j!({"cooperatives": [two.clone()]}),
         j!({"companies": [one], "cooperatives": [two]}),
     ] {
-        let (status, problem) = make(more.clone()).await;
+        let (status, problem) = ask(more.clone()).await;
         assert_eq!(
             (status.as_u16(), problem["errors"][0]["code"].as_str()),
             (422, Some("NOT_FOUND")),

@@ -265,7 +265,7 @@ impl World {
 
     /// Runs the oldest due job to a file with these bytes, as a worker would.
     pub async fn complete_next(&self, bytes: &'static [u8]) -> ExportJob {
-        self.complete_next_for(bytes, Duration::from_secs(3600)).await
+        self.complete_next_for(bytes, Duration::from_hours(1)).await
     }
 
     /// The same, with a file that is kept for so long.
@@ -290,13 +290,13 @@ impl World {
     pub async fn fail_next(&self) -> ExportJob {
         let claim = self.claim().await;
         let failure = Failure::new(FailureCode::LimitExceeded, "too many rows");
-        self.finish(&claim, RunEnd::Failed(failure), Duration::from_secs(3600)).await
+        self.finish(&claim, RunEnd::Failed(failure), Duration::from_hours(1)).await
     }
 
     pub async fn claim(&self) -> jobs::Claim {
         let policy = ClaimPolicy {
             worker: "test".to_owned(),
-            lease: Duration::from_secs(60),
+            lease: Duration::from_mins(1),
             running_per_organization: 100,
         };
         let mut tx = self.store.begin().await.expect("a transaction");
