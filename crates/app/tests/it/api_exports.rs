@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use outport_contract::export_event::ExportEvent;
+use outport_contract::export_event::ExportEventType;
 use outport_domain::limits::Limits;
 use reqwest::Method;
 use serde_json::{Value, json as j};
@@ -29,10 +29,8 @@ fn two_waiting() -> Options {
 
 async fn a_request_is_answered_with_the_job_as_it_is_stored(world: &World) {
     let body = r#"{"resource":"order","columns":["quantity",{"key":"code","label":"Código"}],
-        "filters":{"quantity":{"operator":"GT","value":00012345678901234567890}},
-        "metadata":{"z":1.50,"a":[]}}"#
-        .replace("00012345678901234567890", "12345678901234567890.0e0")
-        .replace("12345678901234567890.0e0", "12345678901234567890");
+        "filters":{"quantity":{"operator":"GT","value":12345678901234567890}},
+        "metadata":{"z":1.50,"a":[]}}"#;
     let answer = world
         .post("/v1/exports")
         .header("content-type", "application/json; charset=UTF-8")
@@ -64,13 +62,9 @@ async fn a_request_is_answered_with_the_job_as_it_is_stored(world: &World) {
     assert_eq!((status.as_u16(), &again["queuePosition"]), (200, &j!(0)));
 
     let members: Vec<&String> = job.as_object().expect("an object").keys().collect();
-    let event = serde_json::to_value(
-        stored.event(outport_contract::export_event::ExportEventType::Completed),
-    )
-    .expect("an event");
+    let event = serde_json::to_value(stored.event(ExportEventType::Completed)).expect("an event");
     let contract: Vec<&String> = event["data"].as_object().expect("an object").keys().collect();
     assert_eq!(members[..contract.len()], contract, "the contract's members come first, in order");
-    let _: fn(ExportEvent) = drop;
 }
 
 async fn create(world: &World, key: Option<&str>, body: &'static str) -> (u16, Value) {
