@@ -1,4 +1,4 @@
-//! The schema of Outport's own state, one definition for SQLite and PostgreSQL.
+//! The schema of Outport's own state, one definition for `SQLite` and `PostgreSQL`.
 //!
 //! **Words.** A *migration* is a step that was released once and never changes again; a change
 //! is a new one.

@@ -13,9 +13,9 @@ use sea_orm::{
 
 use crate::{StoreConfig, StoreError};
 
-/// Connections that only read, on SQLite.
+/// Connections that only read, on `SQLite`.
 const SQLITE_READERS: u32 = 4;
-/// How long a SQLite statement waits for another process's write.
+/// How long a `SQLite` statement waits for another process's write.
 const SQLITE_BUSY: Duration = Duration::from_secs(10);
 /// A connection idle for longer is asked for a sign of life before it is used.
 const PING_AFTER: Duration = Duration::from_secs(1);
@@ -25,9 +25,9 @@ const NEITHER: &str = "the URL of the state database starts neither with sqlite:
 pub struct Pools {
     /// For transactions and single writes.
     pub writer: DatabaseConnection,
-    /// For reads; the same pool on PostgreSQL.
+    /// For reads; the same pool on `PostgreSQL`.
     pub reader: DatabaseConnection,
-    /// How to open a connection of one's own, on PostgreSQL.
+    /// How to open a connection of one's own, on `PostgreSQL`.
     pub postgres: Option<PgConnectOptions>,
 }
 

@@ -14,6 +14,8 @@ use uuid::Uuid;
 
 use crate::events::StoredEvent;
 
+#[cfg(test)]
+pub(crate) use attempt::due;
 pub use attempt::{claim, finish, next_due, renew};
 pub use handlers::{backfill, reconcile, register, retire};
 pub use receipts::{receipt, record_receipt};

@@ -39,7 +39,7 @@ impl Topic {
 }
 
 impl Store {
-    /// A receiver that changes whenever a committed transaction (of any process, on PostgreSQL)
+    /// A receiver that changes whenever a committed transaction (of any process, on `PostgreSQL`)
     /// touched the topic. Subscribe first, then look, then wait for `changed`.
     pub fn subscribe(&self, topic: Topic) -> watch::Receiver<u64> {
         self.hints().sender(topic).subscribe()
@@ -70,6 +70,8 @@ impl Hints {
 
     /// Wakes everybody: something may have been missed.
     fn bump_all(&self) {
-        Topic::ALL.into_iter().for_each(|topic| self.bump(topic));
+        for topic in Topic::ALL {
+            self.bump(topic);
+        }
     }
 }

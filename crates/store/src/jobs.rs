@@ -16,7 +16,11 @@ use outport_domain::{
 };
 
 pub use claim::claim;
+#[cfg(test)]
+pub(crate) use claim::{NEXT_TURN, OLDEST_DUE};
 pub use ending::{finish, request_cancel, rescue};
+#[cfg(test)]
+pub(crate) use find::list_query;
 pub use find::{find, find_in_any_organization, list, queue_position};
 pub use lease::{expired_leases, look, record_object, record_progress, renew};
 pub use numbers::{gauges, next_due};

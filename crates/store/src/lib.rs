@@ -1,4 +1,4 @@
-//! Outport's own state, on SQLite or PostgreSQL: jobs, runs, turns, events, deliveries,
+//! Outport's own state, on `SQLite` or `PostgreSQL`: jobs, runs, turns, events, deliveries,
 //! tokens, receipts and the audit of downloads.
 //!
 //! **Words.** A *claim* gives one worker one run of a job under a *lease*. A *fence* is what
@@ -27,6 +27,8 @@ mod job_row;
 pub mod jobs;
 mod outbox;
 mod paging;
+#[cfg(test)]
+mod plans;
 pub mod runs;
 pub mod submit;
 mod turns;

@@ -6,7 +6,7 @@ use outport_domain::{
     id::{DeliveryId, EventId},
     job::ExportJob,
 };
-use sea_orm::{ConnectionTrait as _, EntityTrait as _, IntoActiveModel as _};
+use sea_orm::{ConnectionTrait as _, EntityTrait as _, IntoActiveModel as _, TryInsertResult};
 use uuid::Uuid;
 
 use crate::{
@@ -89,7 +89,7 @@ pub async fn insert_deliveries(
             ])
             .exec_without_returning(tx.connection())
             .await
-            .map(inserted_rows)?;
+            .map(|result| inserted_rows(&result))?;
     }
     if inserted > 0 {
         tx.touch(Topic::Deliveries);
@@ -97,10 +97,10 @@ pub async fn insert_deliveries(
     Ok(inserted)
 }
 
-fn inserted_rows(result: sea_orm::TryInsertResult<u64>) -> u64 {
+fn inserted_rows(result: &TryInsertResult<u64>) -> u64 {
     match result {
-        sea_orm::TryInsertResult::Inserted(rows) => rows,
-        sea_orm::TryInsertResult::Empty | sea_orm::TryInsertResult::Conflicted => 0,
+        TryInsertResult::Inserted(rows) => *rows,
+        TryInsertResult::Empty | TryInsertResult::Conflicted => 0,
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
 pub struct StoreConfig {
     /// `sqlite://<path>` (created when missing) or `postgres://…`.
     pub url: String,
-    /// Connections at most, on PostgreSQL; one more is kept to listen for hints.
+    /// Connections at most, on `PostgreSQL`; one more is kept to listen for hints.
     pub max_connections: u32,
     /// Time limit of getting a connection.
     pub acquire_timeout: Duration,
@@ -97,8 +97,8 @@ impl Drop for Inner {
     }
 }
 
-/// One transaction: READ COMMITTED on PostgreSQL, IMMEDIATE on SQLite. Dropped without
-/// [`Tx::commit`] it leaves no trace. On SQLite it holds the only writing connection: whoever
+/// One transaction: READ COMMITTED on `PostgreSQL`, IMMEDIATE on `SQLite`. Dropped without
+/// [`Tx::commit`] it leaves no trace. On `SQLite` it holds the only writing connection: whoever
 /// has one open must not wait for a write outside it.
 pub struct Tx {
     inner: DatabaseTransaction,
@@ -108,7 +108,7 @@ pub struct Tx {
 }
 
 impl Store {
-    /// Connects and sets the session up (on SQLite: WAL, `synchronous=FULL`, foreign keys, one
+    /// Connects and sets the session up (on `SQLite`: WAL, `synchronous=FULL`, foreign keys, one
     /// writer and a small read pool). Does not migrate.
     pub async fn connect(config: &StoreConfig) -> Result<Self, StoreError> {
         let Pools { writer, reader, postgres } = connect(config).await?;

@@ -15,7 +15,7 @@ use crate::{
 
 /// How far back the reconciler looks again each time: longer than any transaction lives, so an
 /// event that was written before the last look and committed after it is not missed.
-const LOOK_BACK: Duration = Duration::from_secs(10 * 60);
+const LOOK_BACK: Duration = Duration::from_mins(10);
 /// Missing deliveries that are inserted at a time.
 const PAIRS: i64 = 1_000;
 /// Advisory lock of registrations: "handlers" in hexadecimal ASCII.

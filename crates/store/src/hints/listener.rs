@@ -1,4 +1,4 @@
-//! Hints of other processes, by PostgreSQL's LISTEN on a connection of its own.
+//! Hints of other processes, by `PostgreSQL`'s LISTEN on a connection of its own.
 
 use std::{sync::Arc, time::Duration};
 

@@ -11,6 +11,7 @@ use super::{Claim, ClaimPolicy};
 use crate::{
     Engine, StoreError, Tx,
     entity::{job, run},
+    hints::Topic,
     instant, job_row,
 };
 
@@ -32,19 +33,15 @@ const TRIES: usize = 8;
 
 /// Takes the organization served least recently (below its cap, with a due job), then its oldest
 /// due job: PROCESSING, run + 1, fresh token, lease by the database's clock; also inserts the
-/// run's row. `None` when nothing is due. The caller commits at once.
+/// run's row. `None` when nothing is due, or when whoever is about to commit has the only turn
+/// row that is: that commit wakes [`Topic::Jobs`]. The caller commits at once.
+///
+/// It never waits for a turn row. A row that is passed over after a second look stays locked,
+/// so two claims that waited could wait for each other.
 pub async fn claim(tx: &mut Tx, policy: &ClaimPolicy) -> Result<Option<Claim>, StoreError> {
     let now = tx.now().await?;
-    let mut may_wait = true;
     for _ in 0..TRIES {
-        let mut turn = next_turn(tx, policy, now, Wait::Never).await?;
-        if turn.is_none() && may_wait {
-            // Somebody else may have the only row. Not to wait for it would leave a job until
-            // the next poll; whoever waits holds nothing, so nobody waits for the waiting.
-            turn = next_turn(tx, policy, now, Wait::ForTheRow).await?;
-        }
-        let Some(organization) = turn else { return Ok(None) };
-        may_wait = false;
+        let Some(organization) = next_turn(tx, policy, now).await? else { return Ok(None) };
         if let Some(row) = oldest_due(tx, organization, now).await? {
             return take(tx, policy, &row, now).await.map(Some);
         }
@@ -53,29 +50,19 @@ pub async fn claim(tx: &mut Tx, policy: &ClaimPolicy) -> Result<Option<Claim>, S
     Ok(None)
 }
 
-#[derive(Clone, Copy)]
-enum Wait {
-    Never,
-    ForTheRow,
-}
-
-async fn next_turn(
-    tx: &Tx,
-    policy: &ClaimPolicy,
-    now: i64,
-    wait: Wait,
-) -> Result<Option<Uuid>, StoreError> {
-    let lock = match (tx.engine(), wait) {
-        (Engine::Postgres, Wait::Never) => "FOR UPDATE OF t SKIP LOCKED",
-        (Engine::Postgres, Wait::ForTheRow) => "FOR UPDATE OF t",
-        (Engine::Sqlite, Wait::Never) => "",
-        // Nobody else can hold a row.
-        (Engine::Sqlite, Wait::ForTheRow) => return Ok(None),
+async fn next_turn(tx: &Tx, policy: &ClaimPolicy, now: i64) -> Result<Option<Uuid>, StoreError> {
+    let lock = match tx.engine() {
+        Engine::Postgres => "FOR UPDATE OF t SKIP LOCKED",
+        Engine::Sqlite => "",
     };
-    let cap = i32::try_from(policy.running_per_organization).unwrap_or(i32::MAX);
-    let statement = tx.engine().statement(format!("{NEXT_TURN} {lock}"), [cap.into(), now.into()]);
+    let statement =
+        tx.engine().statement(format!("{NEXT_TURN} {lock}"), [cap(policy).into(), now.into()]);
     let row = tx.connection().query_one_raw(statement).await?;
     Ok(row.map(|row| row.try_get("", "organization_id")).transpose()?)
+}
+
+fn cap(policy: &ClaimPolicy) -> i32 {
+    i32::try_from(policy.running_per_organization).unwrap_or(i32::MAX)
 }
 
 async fn oldest_due(
@@ -89,7 +76,7 @@ async fn oldest_due(
 }
 
 async fn take(
-    tx: &Tx,
+    tx: &mut Tx,
     policy: &ClaimPolicy,
     before: &job::Model,
     now: i64,
@@ -114,16 +101,34 @@ async fn take(
     run::Entity::insert(first_words(&row, &policy.worker, now).into_active_model())
         .exec_without_returning(tx.connection())
         .await?;
-    // Two turns within one millisecond still follow each other.
-    tx.run(
-        "UPDATE turns SET queued = queued - 1, running = running + 1, \
-         last_turn_at = CASE WHEN last_turn_at >= $1 THEN last_turn_at + 1 ELSE $1 END \
-         WHERE organization_id = $2",
-        [now.into(), row.organization_id.into()],
-    )
-    .await?;
+    take_turn(tx, policy, row.organization_id, now).await?;
     let fence = Fence { job: JobId::from_uuid(row.id), run: row.run as u32, lease_token };
     Ok(Claim { job: job_row::read(&row)?, fence })
+}
+
+/// Counts the claim. When the organization could run one more at once, whoever passed over its
+/// locked row is woken.
+async fn take_turn(
+    tx: &mut Tx,
+    policy: &ClaimPolicy,
+    organization: Uuid,
+    now: i64,
+) -> Result<(), StoreError> {
+    // Two turns within one millisecond still follow each other.
+    let statement = tx.engine().statement(
+        "UPDATE turns SET queued = queued - 1, running = running + 1, \
+         last_turn_at = CASE WHEN last_turn_at >= $1 THEN last_turn_at + 1 ELSE $1 END \
+         WHERE organization_id = $2 RETURNING queued, running",
+        [now.into(), organization.into()],
+    );
+    if let Some(turn) = tx.connection().query_one_raw(statement).await? {
+        let queued: i32 = turn.try_get("", "queued")?;
+        let running: i32 = turn.try_get("", "running")?;
+        if queued > 0 && running < cap(policy) {
+            tx.touch(Topic::Jobs);
+        }
+    }
+    Ok(())
 }
 
 fn first_words(job: &job::Model, worker: &str, now: i64) -> run::Model {

@@ -16,7 +16,7 @@ use crate::{StoreError, Tx, entity::job, hints::Topic, instant, job_row, outbox,
 
 /// When the runs of a job that was canceled before it could finish are swept for the second
 /// time; other ends say it by the retention of files.
-const SECOND_SWEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const SECOND_SWEEP: Duration = Duration::from_hours(168);
 
 /// Ends a run, fenced by (job, state, run, lease token), as one change with its events and
 /// deliveries. A run that was asked to stop ends as CANCELED whatever it came to.
@@ -39,7 +39,7 @@ pub async fn finish(
 }
 
 /// Takes a job from a lost worker, if its lease is still the expired one: back to PENDING, or
-/// FAILED with WORKER_LOST when its budget is spent, or CANCELED when it was asked to stop.
+/// FAILED with `WORKER_LOST` when its budget is spent, or CANCELED when it was asked to stop.
 pub async fn rescue(
     tx: &mut Tx,
     fence: &Fence,
@@ -146,8 +146,9 @@ async fn settle(
     turns::shift(tx, row.organization_id, queued, -i32::from(ran)).await?;
     if ran {
         end_run(tx, &row, to, change.failure, now).await?;
-        tx.touch(Topic::Jobs);
     }
+    // Its place is free, or it is due again; and claims have passed over the locked turn row.
+    tx.touch(Topic::Jobs);
     let job = job_row::read(&row)?;
     if let Some(event_type) = event_of(to) {
         sweep_again_later(tx, &row).await?;

@@ -75,8 +75,13 @@ pub async fn list(
     filter: &JobFilter,
     page: PageRequest,
 ) -> Result<Page<ExportJob>, StoreError> {
-    let query = Entity::find().of(organization).matching(filter);
-    paging::page(query, Column::Id, page, store.reader(), job_row::read).await
+    paging::page(list_query(organization, filter), Column::Id, page, store.reader(), job_row::read)
+        .await
+}
+
+/// What a list pages through.
+pub(crate) fn list_query(organization: OrganizationId, filter: &JobFilter) -> Select<Entity> {
+    Entity::find().of(organization).matching(filter)
 }
 
 /// How many due jobs of its organization are before a pending job (0: it is next), for those

@@ -91,6 +91,8 @@ pub async fn submit_all(
     }
     give_turns_back(tx, requests, &rows).await?;
     insert(tx, rows, keys).await?;
+    // Even without a new job: claims have passed over the locked turn rows.
+    tx.touch(Topic::Jobs);
     Ok(answers)
 }
 
@@ -156,8 +158,8 @@ async fn known_keys(
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let columns = [Column::OrganizationId, Column::UserId, Column::TokenId, Column::Key]
-        .map(|column| Expr::col(column));
+    let columns =
+        [Column::OrganizationId, Column::UserId, Column::TokenId, Column::Key].map(Expr::col);
     let keys = Entity::find()
         .filter(Expr::tuple(columns).in_tuples(ids))
         .filter(Column::ExpiresAt.gt(now))
@@ -194,7 +196,7 @@ fn key_row(id: &KeyId, key: &IdempotencyKey, job: Uuid, now: i64) -> idempotency
 }
 
 async fn insert(
-    tx: &mut Tx,
+    tx: &Tx,
     rows: Vec<job::Model>,
     keys: Vec<idempotency_key::Model>,
 ) -> Result<(), StoreError> {
@@ -228,6 +230,5 @@ async fn insert(
         .exec_without_returning(tx.connection())
         .await?;
     }
-    tx.touch(Topic::Jobs);
     Ok(())
 }

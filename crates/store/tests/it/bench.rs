@@ -287,7 +287,7 @@ pub fn finish_policy() -> FinishPolicy {
         job_failures: 3,
         backoff: Duration::ZERO,
         backoff_most: Duration::ZERO,
-        file_retention: Duration::from_secs(7 * 24 * 3600),
+        file_retention: Duration::from_hours(168),
     }
 }
 
@@ -319,7 +319,7 @@ pub fn key(text: &str, fingerprint: u8) -> IdempotencyKey {
     IdempotencyKey {
         key: text.to_owned(),
         fingerprint: [fingerprint; 32],
-        life: Duration::from_secs(3_600),
+        life: Duration::from_hours(1),
     }
 }
 

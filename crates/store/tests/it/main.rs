@@ -1,9 +1,9 @@
-//! One conformance suite, run on both engines. PostgreSQL is found by
+//! One conformance suite, run on both engines. `PostgreSQL` is found by
 //! `OUTPORT_TEST_POSTGRES`; every test makes a database of its own and drops it.
 
 mod bench;
 
-/// Runs each of these functions on SQLite and on PostgreSQL.
+/// Runs each of these functions on `SQLite` and on `PostgreSQL`.
 macro_rules! on_both_engines {
     ($($name:ident),* $(,)?) => {
         mod sqlite {

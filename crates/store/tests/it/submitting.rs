@@ -116,8 +116,8 @@ async fn a_hundred_submissions_make_a_hundred_jobs(bench: Bench) {
     });
     let mut ids = HashSet::new();
     for task in tasks.collect::<Vec<_>>() {
-        let submitted = task.await.expect("no panic").expect("a submission");
-        let Submitted::Created(job) = submitted else { panic!("not created: {submitted:?}") };
+        let answer = task.await.expect("no panic").expect("a submission");
+        let Submitted::Created(job) = answer else { panic!("not created: {answer:?}") };
         assert_eq!(bench.find(&job).await, job, "answered before the commit");
         ids.insert(job.id.uuid());
     }
