@@ -59,7 +59,9 @@ impl Story<'_> {
         self.say(&format!("   POST /v1/exports {body}"))?;
         let job = self.submit(body).await?;
         let id = member(&job, "exportJobId")?;
-        let job = self.watch(&id).await?;
+        let status = member(&job, "status")?;
+        self.say(&format!("   job {id}: {status}"))?;
+        let job = self.watch(&id, status).await?;
         self.say("\n2. Its file")?;
         let file = self.file(&job)?;
         self.say("\n3. The event, committed together with the job")?;
@@ -119,10 +121,9 @@ impl Story<'_> {
     }
 
     /// Follows the job to its end and says each new status.
-    async fn watch(&self, id: &str) -> Result<Value, Failed> {
+    async fn watch(&self, id: &str, mut last: String) -> Result<Value, Failed> {
         const STEP: &str = "waiting for the job";
         let client = reqwest::Client::new();
-        let mut last = String::new();
         let watching = async {
             loop {
                 let job = self
