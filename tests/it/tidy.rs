@@ -16,10 +16,24 @@ const FILE_LINES: usize = 400;
 /// Lines of a function.
 const FUNCTION_LINES: usize = 70;
 
-/// Longer files, each one idea that does not split.
-const LONG_FILES: &[&str] = &[];
-/// Longer functions.
-const LONG_FUNCTIONS: &[&str] = &[];
+/// Longer files, each one idea: a table of problems, tables of cases.
+const LONG_FILES: &[&str] = &[
+    "crates/app/src/api/problem.rs",
+    "crates/app/tests/it/api_refusals.rs",
+    "crates/app/tests/it/api_world.rs",
+    "crates/source/tests/it/predicates.rs",
+];
+/// Longer functions: a match, a struct or a table of cases, member by member.
+const LONG_FUNCTIONS: &[&str] = &[
+    "crates/app/src/api/export_view.rs: new",
+    "crates/app/tests/it/api_files.rs: a_file_is_streamed_whole_or_in_one_part_and_every_download_is_audited",
+    "crates/app/tests/it/api_refusals.rs: every_bad_body_is_refused_by_field_and_leaves_nothing",
+    "crates/domain/src/filter/operand.rs: operand",
+    "crates/domain/src/resource/declared.rs: check",
+    "crates/relay/src/mail/reason.rs: sentence",
+    "crates/source/tests/it/names.rs: a_value_never_becomes_part_of_the_statement",
+    "crates/source/tests/it/values.rs: postgres_prints_its_own_text",
+];
 
 /// Our crates and which of ours each may use; nothing may use `outport`, the process.
 const HOUSE: &[(&str, &[&str])] = &[
@@ -211,7 +225,15 @@ fn files_are_short_enough_to_be_one_idea() {
         .into_iter()
         .filter(|path| product_lines(&text(path)).count() > FILE_LINES)
         .collect();
-    assert_eq!(long, LONG_FILES, "split by idea (or shorten the ratchet)");
+    ratchet(&long, LONG_FILES, "split it by idea");
+}
+
+/// Nothing new breaks the rule, and nothing is excused that keeps it.
+fn ratchet(found: &[String], excused: &[&str], advice: &str) {
+    let new: Vec<_> = found.iter().filter(|one| !excused.contains(&one.as_str())).collect();
+    assert!(new.is_empty(), "{advice}: {new:#?}");
+    let old: Vec<_> = excused.iter().filter(|one| !found.iter().any(|f| f == *one)).collect();
+    assert!(old.is_empty(), "these keep the rule now, take them off the list: {old:#?}");
 }
 
 /// The functions of a file that are too long, by name. A function ends at the first closing
@@ -244,7 +266,7 @@ fn long_functions(path: &str) -> Vec<String> {
 fn functions_are_short_enough_to_be_read_at_once() {
     let long: Vec<String> =
         with_extension("rs").iter().flat_map(|path| long_functions(path)).collect();
-    assert_eq!(long, LONG_FUNCTIONS, "give its parts names (or shorten the ratchet)");
+    ratchet(&long, LONG_FUNCTIONS, "give its parts names");
 }
 
 #[test]
