@@ -17,33 +17,37 @@ fn server() -> PgConnectOptions {
 
 /// A fresh database; dropped at the end.
 pub struct Postgres {
-    name: String,
+    name: Name,
     connection: Mutex<PgConnection>,
 }
+
+/// The name of a database, which is dropped with it.
+struct Name(String);
 
 impl Postgres {
     /// Makes one.
     pub async fn create() -> Self {
-        let name = format!("outport_whole_{}", uuid::Uuid::now_v7().simple());
+        // Made first: a test may end while the database is being made.
+        let name = Name(format!("outport_whole_{}", uuid::Uuid::now_v7().simple()));
         let mut admin = PgConnection::connect_with(&server()).await.unwrap_or_else(|error| {
             panic!(
                 "no PostgreSQL at OUTPORT_TEST_POSTGRES ({error}); `tests/run` says how to get one"
             )
         });
-        execute(&mut admin, &format!("CREATE DATABASE {name}")).await;
+        execute(&mut admin, &format!("CREATE DATABASE {}", name.0)).await;
         admin.close().await.expect("it closes");
-        let connection = PgConnection::connect_with(&server().database(&name)).await;
+        let connection = PgConnection::connect_with(&server().database(&name.0)).await;
         Self { name, connection: Mutex::new(connection.expect("a connection")) }
     }
 
     /// Its URL.
     pub fn url(&self) -> String {
-        server().database(&self.name).to_url_lossy().to_string()
+        server().database(&self.name.0).to_url_lossy().to_string()
     }
 
     /// A connection of its own.
     pub async fn connect(&self) -> PgConnection {
-        PgConnection::connect_with(&server().database(&self.name)).await.expect("a connection")
+        PgConnection::connect_with(&server().database(&self.name.0)).await.expect("a connection")
     }
 
     /// Runs statements.
@@ -69,9 +73,9 @@ async fn execute(connection: &mut PgConnection, sql: &str) {
     ran.unwrap_or_else(|error| panic!("{sql}: {error}"));
 }
 
-impl Drop for Postgres {
+impl Drop for Name {
     fn drop(&mut self) {
-        let name = self.name.clone();
+        let name = self.0.clone();
         // A destructor cannot wait on the runtime it runs in.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -80,7 +84,7 @@ impl Drop for Postgres {
                 execute(&mut admin, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
             });
         });
-        assert!(dropping.join().is_ok() || std::thread::panicking(), "{} stays", self.name);
+        assert!(dropping.join().is_ok() || std::thread::panicking(), "{} stays", self.0);
     }
 }
 
