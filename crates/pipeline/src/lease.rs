@@ -24,8 +24,8 @@ pub(crate) async fn keep(state: Arc<RunState>) -> Ended {
     let mut recorded = state.progress();
     let look_every = LOOK_EVERY.min(state.limits.heartbeat);
     loop {
-        let renewal_is_due = renewed.elapsed() >= state.limits.heartbeat
-            && state.idle() < state.limits.no_progress;
+        let renewal_is_due =
+            renewed.elapsed() >= state.limits.heartbeat && state.idle() < state.limits.no_progress;
         let progress = state.progress();
         let mut hold = if renewal_is_due {
             renewed = Instant::now();
@@ -47,7 +47,7 @@ pub(crate) async fn keep(state: Arc<RunState>) -> Ended {
             Ok(Hold::Lost) => return Ended::Lost,
             // An outage of our own database kills no healthy run: the commit is fenced.
             Err(error) => {
-                tracing::warn!(job = %state.fence.job, error = &error as &dyn std::error::Error, "the lease could not be looked at")
+                tracing::warn!(job = %state.fence.job, error = &error as &dyn std::error::Error, "the lease could not be looked at");
             }
         }
         // A hint only makes the look earlier; without hints the clock does.
