@@ -3,7 +3,11 @@
 //! Exit codes: 0 done, 1 it failed (the reason is on standard error), 2 the command line or the
 //! configuration is wrong.
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode};
+use std::{
+    io::{IsTerminal as _, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
 use outport_contract::key::MasterKey;
@@ -17,6 +21,7 @@ use crate::{
     process::{self, Process, Roles, StartError},
 };
 
+mod access;
 mod check;
 pub(crate) mod token;
 
@@ -73,6 +78,9 @@ enum Command {
     /// API tokens
     #[command(subcommand)]
     Token(token::TokenCommand),
+    /// Takes access from users and organizations, links in mails included, and gives it back
+    #[command(subcommand)]
+    Access(access::AccessCommand),
     /// Keys
     #[command(subcommand)]
     Keys(KeysCommand),
@@ -83,7 +91,7 @@ enum Command {
 
 #[derive(Subcommand)]
 enum KeysCommand {
-    /// Prints a new master key for APP_ENC_KEY
+    /// Prints a new master key, for the variable `APP_ENC_KEY`
     Generate,
 }
 
@@ -164,6 +172,7 @@ async fn carry_out(command: Command, shared: Shared) -> Result<ExitCode, Failure
         }
         Command::Check => check::run(load()?).await,
         Command::Token(command) => token::run(command, &open_state(&load()?).await?).await,
+        Command::Access(command) => access::run(&command, &open_state(&load()?).await?).await,
         Command::Keys(KeysCommand::Generate) => say(&MasterKey::generate().base64()),
         Command::Handler(HandlerCommand::Retire { name }) => {
             retire(&open_state(&load()?).await?, &name).await
@@ -213,7 +222,10 @@ pub(crate) async fn stop_on_signal(stop: CancellationToken) {
 /// Starts the log on standard error.
 pub(crate) fn start_log(filter: &str, json: bool) {
     let filter = tracing_subscriber::EnvFilter::new(filter);
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
     let started = if json { builder.json().try_init() } else { builder.try_init() };
     if started.is_err() {
         tracing::debug!("the log was started already");

@@ -88,7 +88,7 @@ impl Config {
         match file {
             Some(file) => settings.read_file(file)?,
             None if Path::new("outport.toml").is_file() => {
-                settings.read_file(Path::new("outport.toml"))?
+                settings.read_file(Path::new("outport.toml"))?;
             }
             None => {}
         }
@@ -247,7 +247,10 @@ fn master_key(s: &mut Settings, data_dir: &Path, embedded: bool) -> Option<Maste
         return key.ok();
     }
     if !embedded {
-        s.wrong("encKey", "must be set (APP_ENC_KEY) unless the state is an SQLite file; `outport keys generate` prints one");
+        s.wrong(
+            "encKey",
+            "must be set unless the state is an SQLite file; `outport keys generate` prints one",
+        );
         return None;
     }
     match settings::key_file(data_dir) {

@@ -77,10 +77,10 @@ async fn play(options: &Options) -> Result<(), Failed> {
 
     let stop = CancellationToken::new();
     let running = tokio::spawn(process.run(Roles::ALL, listener, stop.clone()));
-    let story = Story { stage: &stage, store: &store, token: &token, human: !options.json };
-    let told = story.tell().await;
+    let tale = Story { stage: &stage, store: &store, token: &token, human: !options.json };
+    let told = tale.tell().await;
     if told.is_ok() && !options.once && !options.json {
-        story.what_next()?;
+        tale.what_next()?;
         stop_on_signal(stop.clone()).await;
     }
     stop.cancel();

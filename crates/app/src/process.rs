@@ -200,6 +200,11 @@ impl Process {
         }
     }
 
+    /// Checks that mails can be handed over; the error is safe to show.
+    pub async fn check_mail(&self) -> Result<(), String> {
+        self.correspondence.mailer.check().await.map_err(|error| error.to_string())
+    }
+
     fn mail_check(&self) -> Check {
         let correspondence = Arc::clone(&self.correspondence);
         Check::new("mail", move || {
@@ -254,11 +259,11 @@ async fn sweep(pipeline: Pipeline, stop: CancellationToken) {
     while !stop.is_cancelled() {
         match pipeline.sweep().await {
             Ok(swept) if swept != outport_pipeline::sweeper::Swept::default() => {
-                tracing::info!(?swept, "swept")
+                tracing::info!(?swept, "swept");
             }
             Ok(_) => {}
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the sweep did not end")
+                tracing::warn!(error = &error as &dyn std::error::Error, "the sweep did not end");
             }
         }
         tokio::select! {

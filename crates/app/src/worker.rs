@@ -112,18 +112,20 @@ async fn feed(
         running_per_organization: pipeline.limits.running_per_organization,
     };
     let mut hints = pipeline.store.subscribe(Topic::Jobs);
-    let mut finished = Arc::clone(&permits).acquire_owned().await.ok();
+    // The permit of a look that found nothing, kept for the next one.
+    let mut unused = None;
     loop {
-        let permit = match finished.take() {
-            Some(permit) => permit,
-            None => tokio::select! {
+        let permit = if let Some(permit) = unused.take() {
+            permit
+        } else {
+            tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
                 permit = Arc::clone(&permits).acquire_owned() => match permit {
                     Ok(permit) => permit,
                     Err(_closed) => return,
                 },
-            },
+            }
         };
         if stop.is_cancelled() {
             return;
@@ -146,7 +148,7 @@ async fn feed(
                 "the queue could not be looked at"
             ),
         }
-        finished = Some(permit);
+        unused = Some(permit);
         tokio::select! {
             () = stop.cancelled() => return,
             () = wait(&pipeline) => {}

@@ -20,7 +20,7 @@ pub mod fixed {
     pub const METADATA_BYTES: usize = 16 * 1024;
     /// Bytes of one multipart part. 10,000 of them hold the largest export.
     pub const PART_BYTES: usize = 11 * 1024 * 1024;
-    /// Parts of one job in flight at once.
+    /// Parts of one job in memory at once: being filled, or in flight.
     pub const PARTS_IN_FLIGHT: usize = 3;
     /// Parts that an S3 upload may have.
     pub const PARTS_PER_UPLOAD: u64 = 10_000;

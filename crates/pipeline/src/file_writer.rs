@@ -112,7 +112,8 @@ impl FileWriter {
         let state = Arc::clone(&self.state);
         let upload = state.timed(state.objects.begin(&state.key, self.content_type)).await?;
         state.record_object(Some(upload.id())).await?;
-        let permits = Arc::new(Semaphore::new(fixed::PARTS_IN_FLIGHT));
+        // The part that is being filled counts as well.
+        let permits = Arc::new(Semaphore::new(fixed::PARTS_IN_FLIGHT - 1));
         let (parts, queue) = mpsc::channel(fixed::PARTS_IN_FLIGHT);
         let task = upload_parts(state, self.crash.clone(), upload, queue, Arc::clone(&permits));
         Ok(Uploader { parts, permits, task: AbortOnDrop::spawn(task) })
@@ -124,14 +125,13 @@ impl FileWriter {
             self.send_part().await?;
         }
         let state = Arc::clone(&self.state);
-        match self.uploader.take() {
-            Some(uploader) => uploader.end().await?,
-            None => {
-                state.record_object(None).await?;
-                self.crash.reach(CrashPoint::MidUpload).await;
-                let bytes = Bytes::from(std::mem::take(&mut self.buffer));
-                state.timed(state.objects.put(&state.key, self.content_type, bytes)).await?;
-            }
+        if let Some(uploader) = self.uploader.take() {
+            uploader.end().await?;
+        } else {
+            state.record_object(None).await?;
+            self.crash.reach(CrashPoint::MidUpload).await;
+            let bytes = Bytes::from(std::mem::take(&mut self.buffer));
+            state.timed(state.objects.put(&state.key, self.content_type, bytes)).await?;
         }
         state.touch();
         Ok(Written { size_bytes: self.size_bytes, sha256: self.sha256.finish().hex() })

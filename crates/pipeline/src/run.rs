@@ -91,6 +91,12 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
+/// That a run has begun to write at its key, as one object or as an upload.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    pub(crate) upload_id: Option<String>,
+}
+
 /// What a run shares with its lease and with who cleans up after it.
 pub struct RunState {
     pub(crate) store: Store,
@@ -102,8 +108,8 @@ pub struct RunState {
     pub(crate) stop: CancellationToken,
     progress: Mutex<Progress>,
     touched: Mutex<Instant>,
-    /// Set before the first byte is written; the inner one is the upload's id.
-    written: Mutex<Option<Option<String>>>,
+    /// Set before the first byte is written.
+    written: Mutex<Option<Written>>,
 }
 
 impl RunState {
@@ -135,7 +141,7 @@ impl RunState {
         *lock(&self.progress)
     }
 
-    pub(crate) fn written(&self) -> Option<Option<String>> {
+    pub(crate) fn written(&self) -> Option<Written> {
         lock(&self.written).clone()
     }
 
@@ -174,7 +180,7 @@ impl RunState {
 
     /// Records where this run writes, before its first byte.
     pub(crate) async fn record_object(&self, upload_id: Option<&str>) -> Result<(), Ended> {
-        *lock(&self.written) = Some(upload_id.map(str::to_owned));
+        *lock(&self.written) = Some(Written { upload_id: upload_id.map(str::to_owned) });
         match jobs::record_object(&self.store, &self.fence, &self.key, upload_id).await {
             Ok(Hold::Held | Hold::CancelRequested) => Ok(()),
             Ok(Hold::Lost) => Err(Ended::Lost),

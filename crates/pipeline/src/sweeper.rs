@@ -1,6 +1,8 @@
 //! The sweeper: deletes what runs left in the object store, expires files whose time has come,
 //! and forgets what is past its retention. It only ever touches keys that our own rows name.
 
+use std::time::Duration;
+
 use outport_domain::crash::CrashPoint;
 use outport_store::{StoreError, access, jobs, runs};
 
@@ -8,6 +10,9 @@ use crate::Pipeline;
 
 /// Rows of one sweep.
 const AT_ONCE: u32 = 100;
+
+/// Until what could not be removed is tried again.
+const SWEEP_AGAIN: Duration = Duration::from_secs(30);
 
 /// What one sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +41,9 @@ impl Pipeline {
             };
             if let Err(error) = removed.await {
                 tracing::warn!(job = %leftover.job, error = &error as &dyn std::error::Error, "a leftover stays for now");
+                let mut tx = self.store.begin().await?;
+                runs::postpone(&mut tx, &leftover, SWEEP_AGAIN).await?;
+                tx.commit().await?;
                 continue;
             }
             self.crash.reach(CrashPoint::DuringSweep).await;

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Pipeline, lease,
-    run::{AbortOnDrop, Ended, RunState, run_export},
+    run::{AbortOnDrop, Ended, RunState, Written, run_export},
 };
 
 /// How long a run that must stop may take to do so by itself.
@@ -118,7 +118,7 @@ impl Pipeline {
     /// Removes what the run may have left. Only ever its own key, which no other run shares;
     /// what fails here the sweeper does later.
     async fn clean_up(&self, job: &ExportJob, state: &RunState) {
-        let Some(upload_id) = state.written() else { return };
+        let Some(Written { upload_id }) = state.written() else { return };
         let work = async {
             if let Some(upload_id) = &upload_id {
                 self.objects.abort(&state.key, upload_id).await?;
@@ -131,7 +131,7 @@ impl Pipeline {
                 tracing::warn!(job = %job.id, error = &error as &dyn std::error::Error, "left for the sweeper");
             }
             Err(_elapsed) => {
-                tracing::warn!(job = %job.id, "the object store is slow; left for the sweeper")
+                tracing::warn!(job = %job.id, "the object store is slow; left for the sweeper");
             }
         }
     }

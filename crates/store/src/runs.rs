@@ -67,3 +67,19 @@ pub async fn record_swept(tx: &mut Tx, leftover: &Leftover) -> Result<(), StoreE
     .await?;
     Ok(())
 }
+
+/// Puts a leftover that could not be removed behind all others for `pause`, so that what cannot
+/// be removed never keeps the sweeper from what can.
+pub async fn postpone(
+    tx: &mut Tx,
+    leftover: &Leftover,
+    pause: std::time::Duration,
+) -> Result<(), StoreError> {
+    let later = tx.now().await? + crate::instant::span(pause);
+    tx.run(
+        "UPDATE runs SET sweep_due_at = $1 WHERE job_id = $2 AND run = $3",
+        [later.into(), leftover.job.uuid().into(), (leftover.run as i32).into()],
+    )
+    .await?;
+    Ok(())
+}

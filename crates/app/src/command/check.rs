@@ -14,14 +14,11 @@ pub(super) async fn run(config: Config) -> Result<ExitCode, Failure> {
     writeln!(out, "ok    configuration")?;
     let process = build(config).await?;
     writeln!(out, "ok    state database, migrated")?;
-    writeln!(
-        out,
-        "ok    {} resource(s), mail templates, mail server address",
-        process.catalogue.0.len()
-    )?;
+    writeln!(out, "ok    {} resource(s), mail templates", process.catalogue.0.len())?;
     let mut failed = false;
     let objects = process.objects.check().await.map_err(|error| error.to_string());
     failed |= line(&mut out, "object store", objects)?;
+    failed |= line(&mut out, "mail", process.check_mail().await)?;
     for (name, source) in process.sources.iter() {
         let checked = source.check().await.map_err(|error| error.to_string());
         failed |= line(&mut out, &format!("connection '{name}'"), checked)?;

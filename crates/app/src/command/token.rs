@@ -151,7 +151,7 @@ async fn list(organization: OrganizationId, store: &Store) -> Result<ExitCode, F
     }
 }
 
-fn parse_id<T>(text: &str) -> Result<Id<T>, String> {
+pub(super) fn parse_id<T>(text: &str) -> Result<Id<T>, String> {
     Id::from_str(text).map_err(|_| "must be a UUID in its hyphenated form".to_owned())
 }
 

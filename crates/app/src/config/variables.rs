@@ -115,7 +115,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "mail.url",
         "",
-        "`smtps://user:password@host:port`, `smtp://host:port?tls=required|opportunistic|none`, or `file:///folder` (default: `mail` in `dataDir`).",
+        "`smtps://user:password@host:port`, `smtp://host:port?tls=required|opportunistic|none` (required by default; a password needs it), or `file:///folder` (default: `mail` in `dataDir`).",
     ),
     variable("mail.from", "Outport <outport@localhost>", "Sender of the mails."),
     variable("worker.name", "", "Name of this worker for people (default: `worker-<pid>`)."),

@@ -14,7 +14,7 @@ use super::{
 };
 
 /// How long any one step may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Between looks.
 const LOOK: Duration = Duration::from_millis(20);
 

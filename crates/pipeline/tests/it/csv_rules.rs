@@ -20,13 +20,10 @@ const TYPES: [&str; 4] = ["text", "decimal", "timestamp", "binary"];
 
 /// A spec with one column of each of these types, named c0, c1, …
 fn spec(types: &[&str], resource_options: &str, csv: &Value) -> ExportSpec {
-    let columns: String = types
-        .iter()
-        .enumerate()
-        .map(|(index, column_type)| {
-            format!("[[columns]]\nkey = \"c{index}\"\ntype = \"{column_type}\"\n")
-        })
-        .collect();
+    let column = |(index, column_type)| {
+        format!("[[columns]]\nkey = \"c{index}\"\ntype = \"{column_type}\"\n")
+    };
+    let columns = types.iter().enumerate().map(column).collect::<Vec<_>>().concat();
     let resource = Resource::from_toml(&format!(
         "name = \"r\"\nconnection = \"c\"\nfrom = \"t\"\n{resource_options}\n[scope]\norganization = \"o\"\n{columns}"
     ))

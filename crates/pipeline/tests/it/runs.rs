@@ -11,7 +11,10 @@ use outport_domain::{
     limits::fixed,
 };
 use outport_objects::memory::{Fault, Step};
-use outport_store::jobs::{self, CancelOutcome, Finished};
+use outport_store::{
+    jobs::{self, CancelOutcome, Finished},
+    runs,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{Act, World};
@@ -341,4 +344,18 @@ async fn what_a_dead_run_left_is_swept_by_its_record() {
         world.pipeline.sweep().await.expect("swept");
         world.assert_store_is_empty();
     }
+}
+
+#[tokio::test]
+async fn a_leftover_that_cannot_be_removed_goes_behind_the_others() {
+    let world = World::with(CrashPlan::none(), no_retries).await;
+    world.memory.always_fail(Step::Delete, Fault::Refused("AccessDenied"));
+    world.source.plays([Act::Rows(1), Act::End(9)]);
+    world.export().await;
+    assert_eq!(world.memory.keys().len(), 1, "the run could not clean up");
+    let due = runs::leftovers(&world.pipeline.store, 100).await.expect("a look");
+    assert_eq!(due.len(), 1);
+    assert_eq!(world.pipeline.sweep().await.expect("swept").leftovers, 0);
+    let due = runs::leftovers(&world.pipeline.store, 100).await.expect("a look");
+    assert_eq!(due, [], "it would be first in line for ever");
 }
