@@ -6,7 +6,7 @@ use sea_orm::{
     DatabaseConnection, SqlxPostgresConnector, SqlxSqliteConnector,
     sqlx::{
         ConnectOptions as _, Connection as _,
-        postgres::{PgConnectOptions, PgPoolOptions},
+        postgres::{PgConnectOptions, PgPoolOptions, PgSslMode},
         sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
     },
 };
@@ -83,6 +83,7 @@ async fn postgres(config: &StoreConfig) -> Result<Pools, StoreError> {
             ("default_transaction_isolation", "read committed"),
         ])
         .disable_statement_logging();
+    let options = without_tls_at_home(options);
     let pool = PgPoolOptions::new()
         .max_connections(config.max_connections.max(1))
         .acquire_timeout(config.acquire_timeout)
@@ -99,4 +100,16 @@ async fn postgres(config: &StoreConfig) -> Result<Pools, StoreError> {
         .await?;
     let pool = SqlxPostgresConnector::from_sqlx_postgres_pool(pool);
     Ok(Pools { writer: pool.clone(), reader: pool, postgres: Some(options) })
+}
+
+/// On the machine's own loopback TLS protects no wire, and sqlx 0.9.0 leaves Nagle's algorithm on
+/// (transact-rs/sqlx#4335): every request of more than one TLS record then waits 40 ms for a
+/// delayed acknowledgement. A mode that asks for TLS is kept.
+fn without_tls_at_home(options: PgConnectOptions) -> PgConnectOptions {
+    let home = ["localhost", "127.0.0.1", "::1"].contains(&options.get_host());
+    if home && matches!(options.get_ssl_mode(), PgSslMode::Prefer | PgSslMode::Allow) {
+        options.ssl_mode(PgSslMode::Disable)
+    } else {
+        options
+    }
 }
