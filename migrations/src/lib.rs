@@ -14,6 +14,7 @@
 mod m0001_jobs;
 mod m0002_outbox;
 mod m0003_access;
+mod m0004_compression;
 
 pub use sea_orm_migration::MigratorTrait;
 use sea_orm_migration::prelude::*;
@@ -29,6 +30,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0001_jobs::Migration),
             Box::new(m0002_outbox::Migration),
             Box::new(m0003_access::Migration),
+            Box::new(m0004_compression::Migration),
         ]
     }
 }

@@ -29,6 +29,15 @@ pub enum ColumnType {
     Binary,
 }
 
+/// How many digits a decimal has at most, where that is declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digits {
+    /// In all, 1 to 38.
+    pub precision: u8,
+    /// After the point, at most as many.
+    pub scale: u8,
+}
+
 impl ColumnType {
     /// All of them.
     pub const ALL: [Self; 12] = [

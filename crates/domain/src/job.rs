@@ -1,5 +1,6 @@
 //! The `ExportJob` and its total state machine.
 
+mod format;
 mod status;
 
 use chrono::{DateTime, Utc};
@@ -13,6 +14,7 @@ use crate::{
     locale::Locale,
     object_key::ObjectKey,
 };
+pub use format::{Compression, Format};
 pub use status::{IllegalStep, JobStatus, Step};
 
 /// What the rows of an export are limited to.
@@ -56,44 +58,6 @@ pub struct JobScope {
     pub company: Option<CompanyId>,
     /// The cooperative, with [`ScopeType::Cooperative`].
     pub cooperative: Option<CooperativeId>,
-}
-
-/// The format of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// Comma-separated values, RFC 4180.
-    Csv,
-}
-
-impl Format {
-    /// All of them.
-    pub const ALL: [Self; 1] = [Self::Csv];
-
-    /// The name on the wire, e.g. `CSV`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Csv => "CSV",
-        }
-    }
-
-    /// The format with this wire name, if there is one.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.name() == name)
-    }
-
-    /// Of file names and object keys, e.g. `csv`.
-    pub const fn extension(self) -> &'static str {
-        match self {
-            Self::Csv => "csv",
-        }
-    }
-
-    /// The media type, e.g. `text/csv`.
-    pub const fn content_type(self) -> &'static str {
-        match self {
-            Self::Csv => "text/csv",
-        }
-    }
 }
 
 /// The stages of a run, in order.
@@ -189,6 +153,8 @@ pub struct ExportJob {
     pub resource: String,
     /// The file's format.
     pub format: Format,
+    /// How the file is compressed.
+    pub compression: Compression,
     /// The column keys, in the order requested.
     pub columns: Vec<String>,
     /// The `filters` member as sent, `{}` when there was none.
@@ -253,7 +219,7 @@ impl ExportJob {
             filters: raw_object(&self.filters),
             file_key: self.file.as_ref().map(|file| file.key.as_str().to_owned()),
             file_name: self.file_name.clone(),
-            content_type: self.format.content_type().to_owned(),
+            content_type: self.content_type().to_owned(),
             size_bytes: self.file.as_ref().map(|file| file.size_bytes),
             total_rows: self.file.as_ref().map(|file| file.total_rows),
             failure_reason: self.failure.as_ref().map(|(code, _)| code.name().to_owned()),
@@ -265,6 +231,11 @@ impl ExportJob {
             updated_at: self.updated_at.into(),
             deleted_at: self.deleted_at.map(Into::into),
         }
+    }
+
+    /// The media type of the file.
+    pub fn content_type(&self) -> &'static str {
+        self.compression.content_type(self.format)
     }
 
     /// Whom to tell about this job by mail.

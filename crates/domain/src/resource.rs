@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use chrono_tz::Tz;
 
 use crate::{
-    column::ColumnType,
+    column::{ColumnType, Digits},
     dialect::{FormulaGuard, InvalidText},
     locale::Locale,
     selection::{ColumnRef, Order, Relation},
@@ -66,6 +66,8 @@ pub struct Column {
     pub source: Arc<str>,
     /// What it holds.
     pub column_type: ColumnType,
+    /// Of a decimal, where declared. Formats with types of their own need it.
+    pub digits: Option<Digits>,
     /// Headers by language; the key where there is none.
     pub labels: BTreeMap<Locale, String>,
     /// The scope that a credential needs to read it.
@@ -160,6 +162,20 @@ mod tests {
             .replace("pt-BR = \"pedidos\"", "fr = \"commandes\"");
         let InvalidResource(faults) = Resource::from_toml(&text).expect_err("three faults");
         assert_eq!(faults.len(), 3, "{faults:?}");
+    }
+
+    #[test]
+    fn a_decimal_may_declare_its_digits_and_nothing_else_may() {
+        let with = |digits: &str| {
+            Resource::from_toml(&ORDER.replace("\"decimal\"", &format!("\"decimal\"\n{digits}")))
+        };
+        let resource = with("precision = 12\nscale = 2").expect("a valid file");
+        assert_eq!(resource.columns[1].digits, Some(Digits { precision: 12, scale: 2 }));
+        for wrong in ["precision = 0", "precision = 39", "precision = 2\nscale = 3", "scale = 2"] {
+            assert!(with(wrong).is_err(), "{wrong}");
+        }
+        let on_a_time = ORDER.replace("\"timestamp\"", "\"timestamp\"\nprecision = 6");
+        assert!(Resource::from_toml(&on_a_time).is_err());
     }
 
     #[test]

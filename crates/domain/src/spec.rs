@@ -13,10 +13,11 @@ use uuid::Uuid;
 
 use crate::{
     caller::Caller,
+    column::Digits,
     dialect::CsvDialect,
     filter::{self, FilterContext},
     id::{CompanyId, CooperativeId, Id},
-    job::{Format, JobScope, ScopeType},
+    job::{Compression, Format, JobScope, ScopeType},
     json::{FieldCode, FieldError, FieldErrors, JsonType, array, object, string, type_of},
     limits::fixed,
     locale::Locale,
@@ -58,6 +59,8 @@ pub struct ExportSpec {
     pub scope: JobScope,
     /// The file's format.
     pub format: Format,
+    /// How the file is compressed.
+    pub compression: Compression,
     /// How CSV is written.
     pub csv: CsvDialect,
     /// The language of labels, mail and file name.
@@ -75,6 +78,8 @@ pub struct OutputColumn {
     pub key: String,
     /// Its header.
     pub label: String,
+    /// Of a decimal, where declared.
+    pub digits: Option<Digits>,
 }
 
 const MEMBERS: [&str; 17] = [
@@ -138,8 +143,9 @@ impl Body<'_> {
     }
 
     fn spec(&self, catalogue: &Catalogue, errors: &mut FieldErrors) -> Option<ExportSpec> {
-        let format = self.named("format", Format::from_name, "CSV", errors).unwrap_or(Format::Csv);
-        let csv = self.csv(errors);
+        let format = self.format(errors);
+        let compression = self.compression(format, errors);
+        let csv = self.csv(format, errors);
         self.unsupported(errors);
         let locale = self.locale(errors);
         let metadata = self.metadata(errors);
@@ -166,7 +172,8 @@ impl Body<'_> {
         };
         let order = self.order(&resource, errors);
         let scope = self.scope(&resource, errors);
-        let file_name = self.file_name(&resource, locale, time_zone, format, errors);
+        let ending = (&*compression.extension(format), compression.suffix());
+        let file_name = self.file_name(&resource, locale, time_zone, ending, errors);
         let notify_email = self.notify(&resource, errors);
         let predicate =
             Predicate::All(vec![scope_predicate(&resource, scope, self.context.caller), filters]);
@@ -186,6 +193,7 @@ impl Body<'_> {
             selection,
             scope,
             format,
+            compression,
             csv,
             locale,
             file_name: file_name?,
@@ -219,7 +227,8 @@ impl Body<'_> {
         };
         let output = |column: &Column, label: Option<String>| {
             let label = label.unwrap_or_else(|| column.label(locale).to_owned());
-            (OutputColumn { key: column.key.clone(), label }, column.reference())
+            let (key, digits) = (column.key.clone(), column.digits);
+            (OutputColumn { key, label, digits }, column.reference())
         };
         let Some(raw) = self.member("columns") else {
             return resource

@@ -11,8 +11,12 @@
 //!
 //! **Absent on purpose.** Telling anybody: the relay does that, and the two meet only in a table.
 
+mod cell;
+pub mod compressed;
 pub mod csv;
+pub mod encoder;
 mod file_writer;
+pub mod json;
 mod lease;
 pub mod run;
 pub mod sweeper;

@@ -10,7 +10,7 @@ use outport_domain::{
     crash::CrashPoint,
     failure::{Disposition, Failure, FailureCode},
     id::Fence,
-    job::{ExportJob, FinishedFile, Format, Progress, Stage},
+    job::{ExportJob, FinishedFile, Progress, Stage},
     limits::Limits,
     object_key::ObjectKey,
     spec::{self, ExportSpec, RequestContext},
@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Pipeline,
-    csv::CsvEncoder,
+    encoder::{Encoder, encoder_of},
     file_writer::{FileWriter, store_failure},
 };
 
@@ -212,13 +212,11 @@ pub async fn run_export(
     let snapshot_at = rows.snapshot_at();
 
     state.enter(Stage::Generate);
-    let mut encoder = match spec.format {
-        Format::Csv => CsvEncoder::new(&spec),
-    };
-    let mut file =
-        FileWriter::new(Arc::clone(state), pipeline.crash.clone(), spec.format.content_type());
+    let mut encoder = encoder_of(&spec).map_err(|failure| Ended::Failed(failure, None))?;
+    let content_type = spec.compression.content_type(spec.format);
+    let mut file = FileWriter::new(Arc::clone(state), pipeline.crash.clone(), content_type);
     let counted =
-        transfer(pipeline, state, rows, spec.columns.len(), &mut encoder, &mut file).await?;
+        transfer(pipeline, state, rows, spec.columns.len(), &mut *encoder, &mut file).await?;
     if counted != encoder.rows() {
         let message =
             format!("the source counted {counted} rows and {} were encoded", encoder.rows());
@@ -291,7 +289,7 @@ async fn transfer(
     state: &Arc<RunState>,
     rows: Box<dyn RowStream>,
     columns: usize,
-    encoder: &mut CsvEncoder,
+    encoder: &mut dyn Encoder,
     file: &mut FileWriter,
 ) -> Result<u64, Ended> {
     let (filled, mut batches) = mpsc::channel(BATCHES_IN_FLIGHT);
@@ -300,7 +298,7 @@ async fn transfer(
     let _query_ends = state.stop.clone().drop_guard();
     let mut reader = AbortOnDrop::spawn(read(Arc::clone(state), rows, columns, filled, spare));
     let mut bytes = Vec::new();
-    encoder.header(&mut bytes);
+    encoder.start(&mut bytes).map_err(|failure| Ended::Failed(failure, None))?;
     file.write(&bytes).await?;
     let mut first = true;
     while let Some(batch) = batches.recv().await {
@@ -311,10 +309,7 @@ async fn transfer(
         if encoder.rows() > state.limits.rows_per_export {
             return Err(limit_exceeded("rows", state.limits.rows_per_export));
         }
-        file.write(&bytes).await?;
-        if file.size_bytes() > state.limits.bytes_per_export {
-            return Err(limit_exceeded("bytes", state.limits.bytes_per_export));
-        }
+        write(&bytes, file, state).await?;
         state.rows(encoder.rows(), None);
         if first {
             first = false;
@@ -324,7 +319,19 @@ async fn transfer(
     if first {
         pipeline.crash.reach(CrashPoint::MidRows).await;
     }
-    reader.join().await.unwrap_or_else(|join| Err(Ended::panicked(join)))
+    let counted = reader.join().await.unwrap_or_else(|join| Err(Ended::panicked(join)))?;
+    bytes.clear();
+    encoder.finish(&mut bytes).map_err(|failure| Ended::Failed(failure, None))?;
+    write(&bytes, file, state).await?;
+    Ok(counted)
+}
+
+async fn write(bytes: &[u8], file: &mut FileWriter, state: &RunState) -> Result<(), Ended> {
+    file.write(bytes).await?;
+    if file.size_bytes() > state.limits.bytes_per_export {
+        return Err(limit_exceeded("bytes", state.limits.bytes_per_export));
+    }
+    Ok(())
 }
 
 fn limit_exceeded(what: &str, limit: u64) -> Ended {

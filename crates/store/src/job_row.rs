@@ -4,7 +4,8 @@ use outport_domain::{
     failure::FailureCode,
     id::{CompanyId, CooperativeId, Id, JobId, OrganizationId, ScheduleId},
     job::{
-        ExportJob, FinishedFile, Format, JobScope, JobStatus, Progress, ScopeType, Stage, Warnings,
+        Compression, ExportJob, FinishedFile, Format, JobScope, JobStatus, Progress, ScopeType,
+        Stage, Warnings,
     },
     locale::Locale,
     object_key::ObjectKey,
@@ -35,6 +36,7 @@ pub fn of_new(job: &NewJob, now: i64) -> Result<Model, StoreError> {
         caller: caller_text::write(&job.caller)?,
         resource: job.resource.clone(),
         format: job.format.name().to_owned(),
+        compression: job.compression.name().to_owned(),
         columns: serde_json::to_string(&job.columns)
             .map_err(|error| StoreError::Refused(error.into()))?,
         filters: job.filters.clone(),
@@ -89,6 +91,7 @@ pub fn read(row: &Model) -> Result<ExportJob, StoreError> {
         caller: caller_text::read(row.organization_id, row.user_id, &row.caller)?,
         resource: row.resource.clone(),
         format: known("format", &row.format, Format::from_name)?,
+        compression: known("compression", &row.compression, Compression::from_name)?,
         columns: serde_json::from_str(&row.columns)
             .map_err(|_| StoreError::Corrupt("columns are not a list of texts".to_owned()))?,
         filters: row.filters.clone(),

@@ -8,7 +8,7 @@ mod submitter;
 use outport_domain::{
     caller::Caller,
     id::{JobId, ScheduleId},
-    job::{ExportJob, Format, JobScope},
+    job::{Compression, ExportJob, Format, JobScope},
     locale::Locale,
 };
 
@@ -31,6 +31,8 @@ pub struct NewJob {
     pub resource: String,
     /// The file's format.
     pub format: Format,
+    /// How the file is compressed.
+    pub compression: Compression,
     /// The column keys, in order.
     pub columns: Vec<String>,
     /// The `filters` member as sent.

@@ -25,7 +25,7 @@ pub struct ExportView {
     resource: String,
     /// `ORGANIZATION`, `COMPANY` or `COOPERATIVE`.
     scope_type: String,
-    /// `CSV`.
+    /// `CSV`, `NDJSON` or `JSON`.
     format: String,
     columns: Vec<String>,
     /// As requested, digit for digit.
@@ -63,6 +63,9 @@ pub struct ExportView {
     snapshot_at: Option<Instant>,
     #[schema(value_type = Option<Object>)]
     metadata: Option<Box<RawValue>>,
+    /// `none`, `gzip` or `zstd`: of the file as a whole. `sizeBytes` and `sha256` are of the
+    /// compressed bytes.
+    compression: &'static str,
     warnings: WarningsView,
     /// Of the file's bytes, lower-case hex.
     sha256: Option<String>,
@@ -198,6 +201,7 @@ impl ExportView {
             queue_position,
             snapshot_at: file.map(|file| file.snapshot_at.into()),
             metadata: job.metadata.clone().and_then(|text| RawValue::from_string(text).ok()),
+            compression: job.compression.name(),
             warnings: WarningsView {
                 replaced_cells: warnings.replaced_cells,
                 guarded_cells: warnings.guarded_cells,

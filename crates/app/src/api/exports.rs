@@ -88,12 +88,12 @@ pub struct ExportRequest {
     scope_type: Option<String>,
     company_id: Option<uuid::Uuid>,
     cooperative_id: Option<uuid::Uuid>,
-    /// `CSV`.
+    /// `CSV`, `NDJSON` or `JSON`.
     format: Option<String>,
-    /// `{delimiter, bom, quote, lineEnding, nullText}`.
+    /// `{delimiter, bom, quote, lineEnding, nullText}`, with format `CSV` only.
     #[schema(value_type = Option<Object>)]
     csv: Option<serde_json::Value>,
-    /// `none`.
+    /// `none`, `gzip` or `zstd`.
     compression: Option<String>,
     /// An IANA zone.
     time_zone: Option<String>,
@@ -149,6 +149,7 @@ pub async fn submit_job(
         scope: spec.scope,
         resource: spec.resource.name.clone(),
         format: spec.format,
+        compression: spec.compression,
         columns: spec.columns.into_iter().map(|column| column.key).collect(),
         filters: spec.filters,
         request: body,

@@ -72,8 +72,8 @@ pub fn downloadable(job: &ExportJob, now: DateTime<Utc>) -> Result<&FinishedFile
     ),
     responses(
         (status = 302, description = "A pre-signed URL of the object store, for some minutes"),
-        (status = 200, description = "The whole file", content_type = "text/csv"),
-        (status = 206, description = "The range asked for", content_type = "text/csv"),
+        (status = 200, description = "The whole file, of the job's `contentType`", content_type = "*/*"),
+        (status = 206, description = "The range asked for", content_type = "*/*"),
         (status = 403, description = "A column needs a scope that the caller lacks", body = ProblemView),
         (status = 404, body = ProblemView),
         (status = 409, description = "Not completed", body = ProblemView),
@@ -198,11 +198,17 @@ async fn presigned(
     let life = state.limits.presigned_url.min(left.unwrap_or(Duration::MAX));
     let headers = DownloadHeaders {
         content_disposition: content_disposition(&job.file_name),
-        content_type: job.format.content_type().to_owned(),
+        content_type: content_type(job),
     };
     let life = life.max(Duration::from_secs(1));
     let url = state.objects.presign_get(&file.key, &headers, life).await?;
     Ok(url.and_then(|url| HeaderValue::try_from(url.as_str()).ok()))
+}
+
+/// The media type as a header: texts say their character set.
+fn content_type(job: &ExportJob) -> String {
+    let charset = if job.content_type().starts_with("text/") { "; charset=utf-8" } else { "" };
+    format!("{}{charset}", job.content_type())
 }
 
 fn head(job: &ExportJob, file: &FinishedFile, etag: &str, part: Option<&Range<u64>>) -> Response {
@@ -214,7 +220,7 @@ fn head(job: &ExportJob, file: &FinishedFile, etag: &str, part: Option<&Range<u6
             headers.insert(name, value);
         }
     };
-    set(header::CONTENT_TYPE, format!("{}; charset=utf-8", job.format.content_type()));
+    set(header::CONTENT_TYPE, content_type(job));
     set(header::CONTENT_DISPOSITION, content_disposition(&job.file_name));
     set(header::ACCEPT_RANGES, "bytes".to_owned());
     set(header::ETAG, etag.to_owned());

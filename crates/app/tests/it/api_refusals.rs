@@ -26,7 +26,7 @@ fn small() -> Options {
 }
 
 /// What is wrong, the body, the field, the field's code.
-const BODIES: [(&str, &str, &str, &str); 50] = [
+const BODIES: [(&str, &str, &str, &str); 52] = [
     ("no resource", r"{}", "resource", "REQUIRED"),
     ("no object", r"[]", "", "INVALID_TYPE"),
     ("a null", r"null", "", "INVALID_TYPE"),
@@ -211,6 +211,18 @@ const BODIES: [(&str, &str, &str, &str); 50] = [
         "NOT_SUPPORTED",
     ),
     ("unknown format", r#"{"resource":"order","format":"PDF"}"#, "format", "INVALID_VALUE"),
+    (
+        "CSV options of another format",
+        r#"{"resource":"order","format":"NDJSON","csv":{"bom":true}}"#,
+        "csv",
+        "NOT_SUPPORTED",
+    ),
+    (
+        "unknown compression",
+        r#"{"resource":"order","compression":"brotli"}"#,
+        "compression",
+        "INVALID_VALUE",
+    ),
     (
         "delimiter of two characters",
         r#"{"resource":"order","csv":{"delimiter":",,"}}"#,

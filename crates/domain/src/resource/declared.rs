@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{Column, InvalidResource, Resource, Scope};
 use crate::{
-    column::ColumnType,
+    column::{ColumnType, Digits},
     dialect::{FormulaGuard, InvalidText},
     locale::Locale,
     selection::{ColumnRef, Order, Relation},
@@ -62,6 +62,8 @@ struct DeclaredColumn {
     source: Option<String>,
     #[serde(rename = "type")]
     column_type: String,
+    precision: Option<u8>,
+    scale: Option<u8>,
     #[serde(default)]
     label: BTreeMap<String, String>,
     requires_scope: Option<String>,
@@ -178,6 +180,12 @@ impl DeclaredColumn {
             ));
         }
         let column_type = column_type(&self.column_type, &format!("columns[{index}].type"), faults);
+        let digits = digits(self.precision, self.scale);
+        if digits.is_some_and(|digits| column_type != ColumnType::Decimal || !is_possible(digits)) {
+            faults.push(format!(
+                "columns[{index}].precision: a decimal may have 1 to 38 digits, and at most as many of them after the point (scale)"
+            ));
+        }
         let labels = by_locale(self.label, &format!("columns[{index}].label"), faults);
         if labels.values().any(|label| label.chars().any(char::is_control)) {
             faults.push(format!("columns[{index}].label: must not hold control characters"));
@@ -185,6 +193,7 @@ impl DeclaredColumn {
         Column {
             source: self.source.unwrap_or_else(|| self.key.clone()).into(),
             column_type,
+            digits,
             labels,
             default: self.default.unwrap_or(self.requires_scope.is_none()),
             requires_scope: self.requires_scope,
@@ -206,6 +215,18 @@ impl DeclaredReference {
             }
         }
     }
+}
+
+/// A scale without a precision is a fault, like a precision of 0.
+fn digits(precision: Option<u8>, scale: Option<u8>) -> Option<Digits> {
+    (precision.is_some() || scale.is_some()).then(|| Digits {
+        precision: precision.unwrap_or_default(),
+        scale: scale.unwrap_or_default(),
+    })
+}
+
+fn is_possible(digits: Digits) -> bool {
+    (1..=38).contains(&digits.precision) && digits.scale <= digits.precision
 }
 
 fn is_word(text: &str) -> bool {

@@ -6,7 +6,7 @@ use super::Body;
 use crate::{
     dialect::{CsvDialect, Delimiter, LineEnding, QuotePolicy},
     file_name,
-    job::Format,
+    job::{Compression, Format},
     json::{FieldCode, FieldErrors, boolean, join, object, string},
     limits::fixed,
     locale::Locale,
@@ -14,9 +14,30 @@ use crate::{
 };
 
 impl Body<'_> {
-    pub(super) fn csv(&self, errors: &mut FieldErrors) -> CsvDialect {
+    pub(super) fn format(&self, errors: &mut FieldErrors) -> Format {
+        let known = Format::ALL.map(Format::name).join(", ");
+        self.named("format", Format::from_name, &format!("one of {known}"), errors)
+            .unwrap_or_default()
+    }
+
+    pub(super) fn compression(&self, format: Format, errors: &mut FieldErrors) -> Compression {
+        let compression = self
+            .named("compression", Compression::from_name, "none, gzip or zstd", errors)
+            .unwrap_or_default();
+        if compression != Compression::None && !format.is_compressible() {
+            let message = format!("must be none: {} is compressed within", format.name());
+            errors.push("compression", FieldCode::NotSupported, message);
+        }
+        compression
+    }
+
+    pub(super) fn csv(&self, format: Format, errors: &mut FieldErrors) -> CsvDialect {
         let mut dialect = CsvDialect::default();
         let Some(raw) = self.member("csv") else { return dialect };
+        if format != Format::Csv {
+            let message = format!("must be absent with format {}", format.name());
+            errors.push("csv", FieldCode::NotSupported, message);
+        }
         let known = ["delimiter", "bom", "quote", "lineEnding", "nullText"];
         for (name, value) in object(raw, "csv", Some(&known), errors).unwrap_or_default() {
             let path = join("csv", &name);
@@ -62,11 +83,6 @@ impl Body<'_> {
     }
 
     pub(super) fn unsupported(&self, errors: &mut FieldErrors) {
-        if let Some(raw) = self.member("compression")
-            && string(raw, "compression", errors).is_some_and(|text| text != "none")
-        {
-            errors.push("compression", FieldCode::NotSupported, "must be none");
-        }
         for field in ["maxRowsPerFile", "maxBytesPerFile"] {
             if self.member(field).is_some() {
                 errors.push(field, FieldCode::NotSupported, "split files are not offered");
@@ -116,16 +132,20 @@ impl Body<'_> {
         resource: &Resource,
         locale: Locale,
         zone: Tz,
-        format: Format,
+        (extension, suffix): (&str, &str),
         errors: &mut FieldErrors,
     ) -> Option<String> {
         let Some(raw) = self.member("fileName") else {
             let days = self.day_range().unwrap_or_else(|| {
                 self.context.requested_at.with_timezone(&zone).date_naive().to_string()
             });
-            return Some(file_name::default_name(resource, locale, &days, format.extension()));
+            return Some(file_name::default_name(resource, locale, &days, extension));
         };
-        let name = string(raw, "fileName", errors)?;
+        let mut name = string(raw, "fileName", errors)?;
+        // The name says that the bytes are compressed, whatever else the caller calls them.
+        if !name.to_ascii_lowercase().ends_with(suffix) {
+            name.push_str(suffix);
+        }
         if let Some(rule) = file_name::refusal(&name) {
             errors.push("fileName", FieldCode::InvalidValue, rule);
             return None;

@@ -1,5 +1,8 @@
 //! The pipeline against real stores: what a correct file is, and what a run leaves behind.
 
+mod compression;
 mod csv_rules;
+mod file;
+mod json_rules;
 mod runs;
 mod world;

@@ -16,6 +16,7 @@ pub struct Model {
     pub caller: String,
     pub resource: String,
     pub format: String,
+    pub compression: String,
     pub columns: String,
     pub filters: String,
     pub request: String,

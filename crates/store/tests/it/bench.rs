@@ -7,7 +7,7 @@ use outport_domain::{
     caller::Caller,
     failure::{Failure, FailureCode},
     id::{Fence, JobId, OrganizationId, TokenId, UserId},
-    job::{ExportJob, FinishedFile, Format, JobScope, ScopeType, Warnings},
+    job::{Compression, ExportJob, FinishedFile, Format, JobScope, ScopeType, Warnings},
     locale::Locale,
     object_key::ObjectKey,
 };
@@ -263,6 +263,7 @@ pub fn new_job(organization: OrganizationId) -> NewJob {
         },
         resource: "order".to_owned(),
         format: Format::Csv,
+        compression: Compression::None,
         columns: vec!["id".to_owned(), "total".to_owned()],
         filters: r#"{"total":{"operator":"GTE","value":10.10}}"#.to_owned(),
         request: r#"{"resource":"order"}"#.to_owned(),
