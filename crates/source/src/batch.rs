@@ -11,6 +11,14 @@ pub struct Batch {
     columns: usize,
 }
 
+/// A place in a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    /// Bytes before it.
+    pub(crate) bytes: usize,
+    cells: usize,
+}
+
 /// One cell: its text, or NULL.
 pub type Cell<'a> = Option<&'a [u8]>;
 
@@ -19,6 +27,11 @@ impl Batch {
     pub fn new(columns: usize) -> Self {
         assert!(columns > 0, "a row has at least one column");
         Self { bytes: Vec::new(), ends: Vec::new(), columns }
+    }
+
+    /// An empty batch with room for so many bytes, so that filling it does not grow it by doubling.
+    pub(crate) fn with_room(columns: usize, bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), ..Self::new(columns) }
     }
 
     /// Drops all rows and keeps the memory.
@@ -48,6 +61,17 @@ impl Batch {
     pub fn end_cell(&mut self) {
         let end = self.end();
         self.ends.push(end);
+    }
+
+    /// What is in the batch now, to go back to when a row turns out not to be whole.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { bytes: self.bytes.len(), cells: self.ends.len() }
+    }
+
+    /// Forgets the cells that came after the mark.
+    pub(crate) fn back_to(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.bytes);
+        self.ends.truncate(mark.cells);
     }
 
     fn end(&self) -> u32 {
@@ -111,5 +135,20 @@ mod tests {
         batch.push(b"");
         assert_eq!(batch.rows(), 1);
         assert_eq!(batch.cells().collect::<Vec<_>>(), [Some(&b"a"[..]), None, Some(&b""[..])]);
+    }
+
+    #[test]
+    fn a_row_that_is_not_whole_can_be_forgotten() {
+        let mut batch = Batch::new(2);
+        batch.push(b"a");
+        batch.push(b"b");
+        let mark = batch.mark();
+        batch.push_null();
+        batch.buffer().extend_from_slice(b"half a cell");
+        batch.back_to(mark);
+        batch.push(b"c");
+        batch.push(b"d");
+        let cells: Vec<_> = batch.cells().map(|cell| cell.expect("a value")).collect();
+        assert_eq!(cells, [b"a", b"b", b"c", b"d"]);
     }
 }

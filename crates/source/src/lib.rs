@@ -38,7 +38,7 @@ pub const MOST_ROW_BYTES: usize = 64 * 1024 * 1024;
 pub fn connect(config: &SourceConfig) -> Arc<dyn Source> {
     match config {
         SourceConfig::Postgres { url, connect_timeout } => {
-            Arc::new(postgres::PostgresSource::new(url.clone(), *connect_timeout))
+            Arc::new(postgres::PostgresSource::new(url, *connect_timeout))
         }
         SourceConfig::Sqlite { path } => Arc::new(sqlite::SqliteSource::new(path.clone())),
     }

@@ -1,51 +1,75 @@
-//! PostgreSQL: a connection of its own, one `REPEATABLE READ READ ONLY` transaction, the base
-//! tables locked before the snapshot, then `COPY … TO STDOUT`: the server's own text.
+//! PostgreSQL: connections of its own, one `REPEATABLE READ READ ONLY` transaction, the base
+//! tables locked before the snapshot, then `COPY … TO STDOUT`.
 //!
 //! Printed is what the server prints with the settings of `session` pinned: booleans as `t`
 //! and `f`, bytes as `\x` and hex digits, instants in the selection's zone, floats as the
 //! shortest text that reads back the same. Arrays and composites of columns declared JSON are
-//! JSON; everything else is as the server's type writes itself.
+//! JSON; everything else is as the server's type writes itself. Where every column's type is
+//! known well enough, rows travel as bytes and [`print`] makes the same text of them; otherwise
+//! the server's own text travels.
+//!
+//! A large plain table whose order does not matter is read over several connections, see
+//! [`ranges`]. The URL may say over how many: `connections=1` in its query turns that off.
 //!
 //! Columns declared text may be enums: equality compares labels and uses indexes, the rest
 //! compares the label's text.
-//!
-//! Absent on purpose: the binary format, and reading in parallel.
 
+mod copy_binary;
 mod copy_text;
 mod failure;
 #[cfg(test)]
 mod plans;
+mod print;
+mod ranges;
 mod reader;
 mod relation;
 mod session;
 
-use std::time::Duration;
+use std::{collections::HashMap, sync::Arc, thread::available_parallelism, time::Duration};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use outport_domain::selection::Selection;
-use sqlx::Connection;
+use sqlx::{Connection, PgConnection};
 use tokio::task::JoinHandle;
 
 use crate::{
-    Batch, Next, RowStream, Source, SourceError, compile, compile::postgres::Postgres, handoff,
-    handoff::Consumer,
+    Batch, Next, RowStream, Source, SourceError, compile,
+    compile::postgres::{Postgres, RealType},
+    handoff,
+    handoff::Turns,
 };
 use failure::{Stage, failure};
-use session::{Backend, Server};
+use ranges::{Joined, Statement};
+use reader::{Share, Wire};
+use session::{Backends, Process, Server};
 
-/// How long a cancel may take before the connection is closed all the same.
+/// How long a cancel may take before the connections are closed all the same.
 const CANCEL_TIME: Duration = Duration::from_secs(1);
+
+/// Connections that read one table at once, unless the URL says otherwise: one for each core of
+/// ours, and no more than this.
+const MOST_CONNECTIONS: usize = 4;
+
+/// Full batches of one connection that may wait for their turn: the rows of a whole range and a
+/// little more, so that nobody waits for another to finish.
+const WAITING_IN_TURNS: usize = 10;
 
 /// One PostgreSQL server.
 pub struct PostgresSource {
     server: Server,
+    /// That read one table at once, if it can be cut.
+    connections: usize,
 }
 
 impl PostgresSource {
     /// A source; nothing is connected to yet.
-    pub const fn new(url: String, connect_timeout: Duration) -> Self {
-        Self { server: Server { url, connect_timeout } }
+    pub fn new(url: &str, connect_timeout: Duration) -> Self {
+        let (url, connections) = session::without_connections(url);
+        let connections = connections.unwrap_or_else(|| {
+            available_parallelism().map_or(1, usize::from).min(MOST_CONNECTIONS)
+        });
+        Self { server: Server { url, connect_timeout }, connections }
     }
 }
 
@@ -53,18 +77,36 @@ impl PostgresSource {
 impl Source for PostgresSource {
     async fn open(&self, selection: &Selection) -> Result<Box<dyn RowStream>, SourceError> {
         let mut connection = self.server.connect().await?;
-        let backend = Backend::of(&mut connection, self.server.clone()).await?;
+        let mut backends = Backends::of(self.server.clone());
+        backends.add(Process::of(&mut connection).await?);
         session::pin(&mut connection, selection.time_zone).await?;
         let types = relation::real_types(&mut connection, selection).await?;
         let tables = relation::base_tables(&mut connection, &selection.relation).await?;
+        let wire = wire(&types, selection);
         let mut dialect = Postgres::new(types);
+        if let Some((_, functions)) = &wire {
+            dialect.print_with(functions.clone());
+        }
         let sql = compile::select(&mut dialect, selection)?;
         session::begin(&mut connection, &tables).await?;
         let snapshot_at = session::take_snapshot(&mut connection, &dialect.parameters).await?;
+
+        let mut connections = vec![connection];
+        let statement =
+            self.cut(sql, selection, &dialect.parameters, &mut connections, &mut backends).await?;
         let columns = selection.columns.len();
-        let (producer, consumer) = handoff::handoff(columns);
-        let task = tokio::spawn(reader::run(connection, sql, columns, producer));
-        Ok(Box::new(PostgresStream { snapshot_at, consumer, task: AbortOnDrop(task), backend }))
+        let wire = wire.map_or(Wire::Text(columns), |(wire, _)| wire);
+        let readers = connections.len();
+        let waiting = if readers > 1 { WAITING_IN_TURNS } else { handoff::WAITING };
+        let mut tasks = Vec::with_capacity(readers);
+        let mut consumers = Vec::with_capacity(readers);
+        for (reader, connection) in connections.into_iter().enumerate() {
+            let (producer, consumer) = handoff::handoff_of(columns, waiting);
+            let share = Share { statement: statement.clone(), reader, readers, wire: wire.clone() };
+            tasks.push(AbortOnDrop(tokio::spawn(reader::run(connection, share, producer))));
+            consumers.push(consumer);
+        }
+        Ok(Box::new(PostgresStream { snapshot_at, turns: Turns::new(consumers), tasks, backends }))
     }
 
     async fn check(&self) -> Result<(), SourceError> {
@@ -77,7 +119,53 @@ impl Source for PostgresSource {
     }
 }
 
-/// Drops the reader, and its connection with it.
+impl PostgresSource {
+    /// Cuts the statement into ranges and adds connections to read them, where that serves.
+    async fn cut(
+        &self,
+        sql: String,
+        selection: &Selection,
+        parameters: &[String],
+        connections: &mut Vec<PgConnection>,
+        backends: &mut Backends,
+    ) -> Result<Statement, SourceError> {
+        let further = self.connections.saturating_sub(1);
+        if further == 0 {
+            return Ok(Statement::whole(sql));
+        }
+        let first = &mut connections[0];
+        let Some(table) = ranges::of(first, selection, &sql).await? else {
+            return Ok(Statement::whole(sql));
+        };
+        let joined =
+            ranges::join(first, &table, selection, parameters, &self.server, further).await?;
+        for Joined { connection, process } in joined {
+            backends.add(process);
+            connections.push(connection);
+        }
+        Ok(table.statement)
+    }
+}
+
+/// How rows travel, and which functions of the server print which columns; `None` when a column
+/// is of a type that only travels as text.
+fn wire(
+    types: &HashMap<Arc<str>, RealType>,
+    selection: &Selection,
+) -> Option<(Wire, HashMap<Arc<str>, &'static str>)> {
+    let in_utc = selection.time_zone == chrono_tz::UTC;
+    let mut forms = Vec::with_capacity(selection.columns.len());
+    let mut functions = HashMap::new();
+    for column in &selection.columns {
+        let real = types.get(&column.name)?;
+        let (form, function) = print::form(real, column.column_type, in_utc)?;
+        forms.push(form);
+        functions.extend(function.map(|function| (Arc::clone(&column.name), function)));
+    }
+    Some((Wire::Binary(forms), functions))
+}
+
+/// Drops a reader, and its connection with it.
 struct AbortOnDrop(JoinHandle<()>);
 
 impl Drop for AbortOnDrop {
@@ -86,13 +174,13 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// The order of the fields is the order of their end: first the connection is closed, then the
+/// The order of the fields is the order of their end: first the connections are closed, then the
 /// server is told to give up what it may still be computing.
 struct PostgresStream {
     snapshot_at: DateTime<Utc>,
-    consumer: Consumer,
-    task: AbortOnDrop,
-    backend: Backend,
+    turns: Turns,
+    tasks: Vec<AbortOnDrop>,
+    backends: Backends,
 }
 
 #[async_trait]
@@ -102,27 +190,53 @@ impl RowStream for PostgresStream {
     }
 
     async fn next(&mut self, batch: &mut Batch) -> Result<Next, SourceError> {
-        let next = self.consumer.next(batch).await?;
+        let next = self.turns.next(batch).await?;
         if let Next::End { .. } = next {
-            self.backend.is_done();
+            self.backends.are_done();
         }
         Ok(next)
     }
 
     async fn cancel(self: Box<Self>) {
-        let Self { mut task, mut backend, consumer, .. } = *self;
-        // First the cancel, then the socket: a server that is computing notices the former,
+        let Self { tasks, mut backends, turns, .. } = *self;
+        // First the cancel, then the sockets: a server that is computing notices the former,
         // one that is waiting for us to read the latter.
-        if let Err(error) = backend.cancel(CANCEL_TIME).await {
+        if let Err(error) = backends.cancel(CANCEL_TIME).await {
             tracing::warn!(error = %error, "a query could not be canceled; its connection is closed");
         }
-        drop(consumer);
-        task.0.abort();
-        // Aborted or ended; either way the connection is closed after this.
-        if let Err(error) = (&mut task.0).await
-            && error.is_panic()
-        {
-            tracing::error!("the reader of a PostgreSQL source panicked");
+        drop(turns);
+        for task in &tasks {
+            task.0.abort();
+        }
+        for mut task in tasks {
+            // Aborted or ended; either way the connection is closed after this.
+            if let Err(error) = (&mut task.0).await
+                && error.is_panic()
+            {
+                tracing::error!("the reader of a PostgreSQL source panicked");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::session::without_connections;
+
+    #[test]
+    fn the_number_of_connections_is_taken_out_of_the_url() {
+        let cases = [
+            ("postgres://h/d", "postgres://h/d", None),
+            ("postgres://h/d?connections=3", "postgres://h/d", Some(3)),
+            (
+                "postgres://h/d?sslmode=disable&connections=1&options=-c%20a=b",
+                "postgres://h/d?sslmode=disable&options=-c%20a=b",
+                Some(1),
+            ),
+            ("postgres://h/d?sslmode=disable", "postgres://h/d?sslmode=disable", None),
+        ];
+        for (url, rest, connections) in cases {
+            assert_eq!(without_connections(url), (rest.to_owned(), connections), "{url}");
         }
     }
 }

@@ -60,13 +60,20 @@ pub(crate) enum Family {
 /// Compiles for one relation, whose columns' real types are known.
 pub(crate) struct Postgres {
     types: HashMap<Arc<str>, RealType>,
+    /// By column: the server's own function that prints it.
+    printed_with: HashMap<Arc<str>, &'static str>,
     /// The values of `outport.p1` and on.
     pub(crate) parameters: Vec<String>,
 }
 
 impl Postgres {
     pub(crate) fn new(types: HashMap<Arc<str>, RealType>) -> Self {
-        Self { types, parameters: Vec::new() }
+        Self { types, printed_with: HashMap::new(), parameters: Vec::new() }
+    }
+
+    /// Lets these functions make text of these columns' cells, as the text form of COPY would.
+    pub(crate) fn print_with(&mut self, functions: HashMap<Arc<str>, &'static str>) {
+        self.printed_with = functions;
     }
 
     fn real_type(&self, column: &ColumnRef) -> Result<RealType, SourceError> {
@@ -93,9 +100,11 @@ impl Dialect for Postgres {
         let name = qualified(&column.name);
         let nested = self.types.get(&column.name).is_some_and(|real| real.family == Family::Nested);
         if nested && column.column_type == ColumnType::Json {
-            format!("to_json({name})")
-        } else {
-            name
+            return format!("to_json({name})");
+        }
+        match self.printed_with.get(&column.name) {
+            Some(function) => format!("pg_catalog.textin(pg_catalog.{function}({name}))"),
+            None => name,
         }
     }
 

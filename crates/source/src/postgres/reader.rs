@@ -1,4 +1,4 @@
-//! The task that owns the connection: reads COPY's stream into batches.
+//! The task that owns a connection: reads COPY's streams into batches.
 //!
 //! The end is proven: sqlx ends the stream only after `CopyDone`, `CommandComplete` and
 //! `ReadyForQuery` have come, and a connection that breaks before is an error (0.9, `copy.rs`).
@@ -12,11 +12,14 @@ use sqlx::{Connection, PgConnection};
 use tokio::time::{Duration, Instant};
 
 use super::{
+    copy_binary::CopyBinary,
     copy_text::{CopyText, Malformed},
     failure::{Stage, failure, lost},
+    print::Form,
+    ranges::Statement,
 };
 use crate::{
-    SourceError,
+    Batch, SourceError,
     handoff::{Gone, OLDEST_ROW, Producer},
 };
 
@@ -40,14 +43,27 @@ impl From<SourceError> for Ended {
     }
 }
 
-/// Copies the query's result until its end, an error, or nobody wants it.
-pub(super) async fn run(
-    mut connection: PgConnection,
-    sql: String,
-    columns: usize,
-    mut producer: Producer,
-) {
-    let told = match copy(&mut connection, &sql, columns, &mut producer).await {
+/// What one connection reads.
+pub(super) struct Share {
+    pub(super) statement: Statement,
+    /// Which of the readers this is, from zero, and how many there are.
+    pub(super) reader: usize,
+    pub(super) readers: usize,
+    pub(super) wire: Wire,
+}
+
+/// The form in which rows travel.
+#[derive(Clone)]
+pub(super) enum Wire {
+    /// So many columns as the server's own text.
+    Text(usize),
+    /// As bytes, which we print.
+    Binary(Vec<Form>),
+}
+
+/// Copies a share of the query's result until its end, an error, or nobody wants it.
+pub(super) async fn run(mut connection: PgConnection, share: Share, mut producer: Producer) {
+    let told = match copy_all(&mut connection, &share, &mut producer).await {
         Ok(()) => {
             // The end is proven already, so a slow or failed goodbye changes nothing.
             let said = tokio::time::timeout(GOODBYE, connection.close()).await;
@@ -64,50 +80,95 @@ pub(super) async fn run(
     }
 }
 
-async fn copy(
+async fn copy_all(
     connection: &mut PgConnection,
-    sql: &str,
-    columns: usize,
+    share: &Share,
     producer: &mut Producer,
 ) -> Result<(), Ended> {
-    let mut text = CopyText::new(columns);
-    {
-        let mut stream = connection
-            .copy_out_raw(&format!("COPY ({sql}) TO STDOUT"))
-            .await
-            .map_err(|error| failure(error, Stage::Query))?;
-        // Runs while rows wait in a batch that is not full.
-        let mut old = pin!(tokio::time::sleep(OLDEST_ROW));
-        loop {
-            let piece = tokio::select! {
-                biased;
-                piece = stream.try_next() => piece,
-                () = &mut old, if !producer.batch.is_empty() => {
-                    producer.hand_over().await?;
-                    continue;
-                }
-            };
-            let Some(piece) = piece.map_err(|error| failure(error, stage(producer)))? else {
-                break;
-            };
-            if producer.batch.is_empty() {
-                old.as_mut().reset(Instant::now() + OLDEST_ROW);
-            }
-            text.take(&piece, &mut producer.batch).map_err(malformed)?;
-            if producer.is_full() {
-                producer.hand_over().await?;
-            }
+    let mut decoder = Decoder::new(&share.wire);
+    for sql in share.statement.share(share.reader, share.readers) {
+        copy(connection, &sql, &mut decoder, producer).await?;
+        if share.statement.has_parts() {
+            producer.end_part().await?;
+        } else {
+            producer.hand_over().await?;
         }
     }
-    if !text.is_at_row_end() {
-        return Err(Ended::Failed(lost(Stage::Rows)));
-    }
-    producer.hand_over().await?;
     sqlx::raw_sql("COMMIT")
         .execute(connection)
         .await
         .map_err(|error| failure(error, stage(producer)))?;
     Ok(())
+}
+
+async fn copy(
+    connection: &mut PgConnection,
+    sql: &str,
+    decoder: &mut Decoder,
+    producer: &mut Producer,
+) -> Result<(), Ended> {
+    let sql = format!("COPY ({sql}) TO STDOUT{}", decoder.options());
+    let mut stream =
+        connection.copy_out_raw(&sql).await.map_err(|error| failure(error, stage(producer)))?;
+    // Runs while rows wait in a batch that is not full.
+    let mut old = pin!(tokio::time::sleep(OLDEST_ROW));
+    loop {
+        let piece = tokio::select! {
+            biased;
+            piece = stream.try_next() => piece,
+            () = &mut old, if !producer.batch.is_empty() => {
+                producer.hand_over().await?;
+                continue;
+            }
+        };
+        let Some(piece) = piece.map_err(|error| failure(error, stage(producer)))? else {
+            break;
+        };
+        if producer.batch.is_empty() {
+            old.as_mut().reset(Instant::now() + OLDEST_ROW);
+        }
+        decoder.take(&piece, &mut producer.batch).map_err(malformed)?;
+        if producer.is_full() {
+            producer.hand_over().await?;
+        }
+    }
+    if decoder.is_at_end() { Ok(()) } else { Err(Ended::Failed(lost(Stage::Rows))) }
+}
+
+enum Decoder {
+    Text(CopyText),
+    Binary(CopyBinary),
+}
+
+impl Decoder {
+    fn new(wire: &Wire) -> Self {
+        match wire {
+            Wire::Text(columns) => Self::Text(CopyText::new(*columns)),
+            Wire::Binary(forms) => Self::Binary(CopyBinary::new(forms.clone())),
+        }
+    }
+
+    const fn options(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "",
+            Self::Binary(_) => " (FORMAT binary)",
+        }
+    }
+
+    fn take(&mut self, piece: &[u8], batch: &mut Batch) -> Result<(), Malformed> {
+        match self {
+            Self::Text(text) => text.take(piece, batch),
+            Self::Binary(binary) => binary.take(piece, batch),
+        }
+    }
+
+    /// Whether what has come is whole. Another statement may follow.
+    fn is_at_end(&mut self) -> bool {
+        match self {
+            Self::Text(text) => text.is_at_row_end(),
+            Self::Binary(binary) => binary.is_at_end(),
+        }
+    }
 }
 
 fn stage(producer: &Producer) -> Stage {

@@ -7,7 +7,8 @@ use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use outport_domain::failure::FailureCode;
 use sqlx::{
-    AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row, postgres::PgConnectOptions,
+    AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row,
+    postgres::{PgConnectOptions, PgSslMode},
 };
 
 use super::failure::{Stage, failure};
@@ -18,6 +19,28 @@ use crate::{SourceError, compile::postgres::literal};
 pub(super) struct Server {
     pub(super) url: String,
     pub(super) connect_timeout: Duration,
+}
+
+/// The part of a URL's query that says how many connections may read one table at once.
+const CONNECTIONS: &str = "connections";
+
+/// Takes our own part out of a URL. What is no number stays in, and is refused as a whole.
+pub(super) fn without_connections(url: &str) -> (String, Option<usize>) {
+    let Some((front, query)) = url.split_once('?') else { return (url.to_owned(), None) };
+    let mut connections = None;
+    let rest: Vec<&str> = query
+        .split('&')
+        .filter(|part| match part.split_once('=') {
+            Some((CONNECTIONS, number)) => {
+                connections = number.parse().ok().or(connections);
+                number.parse::<usize>().is_err()
+            }
+            _ => true,
+        })
+        .collect();
+    let url =
+        if rest.is_empty() { front.to_owned() } else { format!("{front}?{}", rest.join("&")) };
+    (url, connections)
 }
 
 impl Server {
@@ -36,6 +59,7 @@ impl Server {
             .application_name("outport")
             // Statements hold what filters ask for.
             .disable_statement_logging();
+        let options = without_tls_at_home(options);
         match tokio::time::timeout(self.connect_timeout, PgConnection::connect_with(&options)).await
         {
             Ok(connected) => connected.map_err(|error| failure(error, Stage::Connect)),
@@ -50,7 +74,20 @@ impl Server {
     }
 }
 
-async fn run(connection: &mut PgConnection, sql: String) -> Result<(), SourceError> {
+/// On the machine's own loopback TLS protects no wire, and with it sqlx 0.9.0, which leaves
+/// Nagle's algorithm on (transact-rs/sqlx#4335), takes 90 ms to connect. A mode that asks for TLS
+/// is kept.
+fn without_tls_at_home(options: PgConnectOptions) -> PgConnectOptions {
+    let home = ["localhost", "127.0.0.1", "::1"].contains(&options.get_host());
+    if home && matches!(options.get_ssl_mode(), PgSslMode::Prefer | PgSslMode::Allow) {
+        options.ssl_mode(PgSslMode::Disable)
+    } else {
+        options
+    }
+}
+
+/// Statements without an answer.
+pub(super) async fn run(connection: &mut PgConnection, sql: String) -> Result<(), SourceError> {
     sqlx::raw_sql(AssertSqlSafe(sql))
         .execute(connection)
         .await
@@ -115,21 +152,54 @@ pub(super) async fn take_snapshot(
     })
 }
 
-/// The server process behind a connection. Until it [is done](Backend::is_done), dropping this
-/// asks the server to cancel whatever the process is doing.
-pub(super) struct Backend {
-    server: Server,
-    pid: i32,
-    /// In microseconds since 1970: a pid alone may be another process by the time of a cancel.
-    started: i64,
-    busy: bool,
+/// Makes the transaction's snapshot known to others, by a name.
+pub(super) async fn export_snapshot(connection: &mut PgConnection) -> Result<String, SourceError> {
+    let row = sqlx::raw_sql("SELECT pg_export_snapshot()")
+        .fetch_one(connection)
+        .await
+        .map_err(|error| failure(error, Stage::Query))?;
+    row.try_get(0).map_err(|error| failure(error, Stage::Query))
 }
 
-impl Backend {
-    pub(super) async fn of(
-        connection: &mut PgConnection,
-        server: Server,
-    ) -> Result<Self, SourceError> {
+/// Begins a transaction that sees what another one sees, and takes the same lock.
+///
+/// Whoever waits to lock the table for writing waits for the other transaction; behind them this
+/// one would wait for ever, and the other one for this. So it does not wait for locks.
+pub(super) async fn join(
+    connection: &mut PgConnection,
+    snapshot: &str,
+    table: &str,
+) -> Result<(), SourceError> {
+    run(
+        connection,
+        format!(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
+             SET TRANSACTION SNAPSHOT {}; \
+             SET LOCAL lock_timeout = '100ms'; \
+             LOCK TABLE {table} IN ACCESS SHARE MODE NOWAIT",
+            literal(snapshot)?
+        ),
+    )
+    .await
+}
+
+/// The server processes behind the connections of one stream. Until they
+/// [are done](Backends::are_done), dropping this asks the server to cancel whatever they are doing.
+pub(super) struct Backends {
+    server: Server,
+    processes: Vec<Process>,
+}
+
+/// A server process: its id, and since when in microseconds since 1970. An id alone may be
+/// another process by the time of a cancel.
+#[derive(Clone, Copy)]
+pub(super) struct Process {
+    id: i32,
+    started: i64,
+}
+
+impl Process {
+    pub(super) async fn of(connection: &mut PgConnection) -> Result<Self, SourceError> {
         let read = async {
             let row = sqlx::query(
                 "SELECT pid, (extract(epoch FROM backend_start) * 1000000)::bigint \
@@ -138,36 +208,46 @@ impl Backend {
             .persistent(false)
             .fetch_one(connection)
             .await?;
-            Ok((row.try_get(0)?, row.try_get(1)?))
+            Ok(Self { id: row.try_get(0)?, started: row.try_get(1)? })
         };
-        let (pid, started) = read.await.map_err(|error| failure(error, Stage::Query))?;
-        Ok(Self { server, pid, started, busy: true })
-    }
-
-    /// Nothing is left to cancel.
-    pub(super) const fn is_done(&mut self) {
-        self.busy = false;
-    }
-
-    /// Cancels what the process is doing, in no more than this time.
-    pub(super) async fn cancel(&mut self, limit: Duration) -> Result<(), SourceError> {
-        if !std::mem::take(&mut self.busy) {
-            return Ok(());
-        }
-        cancel(&self.server, self.pid, self.started, limit).await
+        read.await.map_err(|error| failure(error, Stage::Query))
     }
 }
 
-impl Drop for Backend {
+impl Backends {
+    pub(super) const fn of(server: Server) -> Self {
+        Self { server, processes: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, process: Process) {
+        self.processes.push(process);
+    }
+
+    /// Nothing is left to cancel.
+    pub(super) fn are_done(&mut self) {
+        self.processes.clear();
+    }
+
+    /// Cancels what the processes are doing, in no more than this time.
+    pub(super) async fn cancel(&mut self, limit: Duration) -> Result<(), SourceError> {
+        let processes = std::mem::take(&mut self.processes);
+        if processes.is_empty() {
+            return Ok(());
+        }
+        cancel(&self.server, &processes, limit).await
+    }
+}
+
+impl Drop for Backends {
     fn drop(&mut self) {
-        if !self.busy {
+        if self.processes.is_empty() {
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let (server, pid, started) = (self.server.clone(), self.pid, self.started);
+        let (server, processes) = (self.server.clone(), std::mem::take(&mut self.processes));
         runtime.spawn(async move {
             let limit = server.connect_timeout;
-            if let Err(error) = cancel(&server, pid, started, limit).await {
+            if let Err(error) = cancel(&server, &processes, limit).await {
                 tracing::debug!(error = %error, "a dropped query could not be canceled");
             }
         });
@@ -176,18 +256,21 @@ impl Drop for Backend {
 
 async fn cancel(
     server: &Server,
-    pid: i32,
-    started: i64,
+    processes: &[Process],
     limit: Duration,
 ) -> Result<(), SourceError> {
+    let (ids, starts): (Vec<i32>, Vec<i64>) =
+        processes.iter().map(|process| (process.id, process.started)).unzip();
     let ask = async {
         let mut connection = server.connect().await?;
         sqlx::query(
-            "SELECT pg_cancel_backend(pid) FROM pg_stat_activity \
-             WHERE pid = $1 AND (extract(epoch FROM backend_start) * 1000000)::bigint = $2",
+            "SELECT pg_cancel_backend(a.pid) \
+             FROM unnest($1::int[], $2::bigint[]) AS process(id, started) \
+             JOIN pg_stat_activity a ON a.pid = process.id \
+              AND (extract(epoch FROM a.backend_start) * 1000000)::bigint = process.started",
         )
-        .bind(pid)
-        .bind(started)
+        .bind(ids)
+        .bind(starts)
         .persistent(false)
         .execute(&mut connection)
         .await

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use tokio::{
@@ -22,6 +22,7 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let forwarded = Arc::new(AtomicU64::new(0));
+        let most = AtomicU64::new(most);
         tokio::spawn({
             let forwarded = Arc::clone(&forwarded);
             async move {
@@ -30,33 +31,57 @@ impl Proxy {
                     // Accepted and dropped: whoever comes now finds a cut wire.
                     while listener.accept().await.is_ok() {}
                 });
-                forward(client, &server, most, &forwarded).await;
+                forward(client, &server, &most, &forwarded).await;
             }
         });
         Self { port, forwarded }
     }
 
     pub fn forwarded(&self) -> u64 {
-        self.forwarded.load(Ordering::Relaxed)
+        self.forwarded.load(Relaxed)
+    }
+
+    /// Forwards every connection, so many bytes from the server in all; then cuts each at its
+    /// next byte.
+    pub async fn of_all(server: String, most: u64) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let forwarded = Arc::new(AtomicU64::new(0));
+        let left = Arc::new(AtomicU64::new(most));
+        tokio::spawn({
+            let forwarded = Arc::clone(&forwarded);
+            async move {
+                while let Ok((client, _)) = listener.accept().await {
+                    let (server, left, forwarded) =
+                        (server.clone(), Arc::clone(&left), Arc::clone(&forwarded));
+                    tokio::spawn(async move { forward(client, &server, &left, &forwarded).await });
+                }
+            }
+        });
+        Self { port, forwarded }
     }
 }
 
 /// Ends by dropping both sockets, whatever is still on its way.
-async fn forward(mut client: TcpStream, server: &str, most: u64, forwarded: &AtomicU64) {
+async fn forward(mut client: TcpStream, server: &str, left: &AtomicU64, forwarded: &AtomicU64) {
     let Ok(mut server) = TcpStream::connect(server).await else { return };
     let (mut from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = server.split();
     let down = async {
         let mut buffer = vec![0; 4096];
-        let mut left = most;
-        while left > 0 {
-            let room = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        loop {
+            let room = buffer.len().min(usize::try_from(left.load(Relaxed)).unwrap_or(usize::MAX));
+            if room == 0 {
+                return;
+            }
             let Ok(count @ 1..) = from_server.read(&mut buffer[..room]).await else { return };
             if to_client.write_all(&buffer[..count]).await.is_err() {
                 return;
             }
-            left -= count as u64;
-            forwarded.fetch_add(count as u64, Ordering::Relaxed);
+            // Connections that read at once may together pass a little more.
+            let taken = |left: u64| Some(left.saturating_sub(count as u64));
+            left.fetch_update(Relaxed, Relaxed, taken).expect("it is always some");
+            forwarded.fetch_add(count as u64, Relaxed);
         }
     };
     let up = async {
