@@ -12,6 +12,7 @@ use crate::{
     compressed::Compressed,
     csv::CsvEncoder,
     json::{JsonEncoder, Layout},
+    xlsx::XlsxEncoder,
 };
 
 /// Makes one file. All its bytes are appended to `out` as they come to be; what an encoder holds
@@ -39,6 +40,7 @@ pub fn encoder_of(spec: &ExportSpec) -> Result<Box<dyn Encoder>, Failure> {
         Format::Csv => Box::new(CsvEncoder::new(spec)),
         Format::Ndjson => Box::new(JsonEncoder::new(spec, Layout::Lines)),
         Format::Json => Box::new(JsonEncoder::new(spec, Layout::Array)),
+        Format::Xlsx => Box::new(XlsxEncoder::new(spec)),
     };
     Ok(match spec.compression {
         Compression::None => plain,

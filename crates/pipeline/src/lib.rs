@@ -18,9 +18,11 @@ pub mod encoder;
 mod file_writer;
 pub mod json;
 mod lease;
+mod moment;
 pub mod run;
 pub mod sweeper;
 mod worker;
+pub mod xlsx;
 
 use std::{collections::BTreeMap, sync::Arc};
 

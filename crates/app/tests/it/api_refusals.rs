@@ -26,7 +26,7 @@ fn small() -> Options {
 }
 
 /// What is wrong, the body, the field, the field's code.
-const BODIES: [(&str, &str, &str, &str); 52] = [
+const BODIES: [(&str, &str, &str, &str); 53] = [
     ("no resource", r"{}", "resource", "REQUIRED"),
     ("no object", r"[]", "", "INVALID_TYPE"),
     ("a null", r"null", "", "INVALID_TYPE"),
@@ -215,6 +215,12 @@ const BODIES: [(&str, &str, &str, &str); 52] = [
         "CSV options of another format",
         r#"{"resource":"order","format":"NDJSON","csv":{"bom":true}}"#,
         "csv",
+        "NOT_SUPPORTED",
+    ),
+    (
+        "compression of what is compressed within",
+        r#"{"resource":"order","format":"XLSX","compression":"gzip"}"#,
+        "compression",
         "NOT_SUPPORTED",
     ),
     (

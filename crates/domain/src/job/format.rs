@@ -10,11 +10,13 @@ pub enum Format {
     Ndjson,
     /// One JSON array of objects.
     Json,
+    /// A workbook of one sheet, ECMA-376.
+    Xlsx,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Csv, Self::Ndjson, Self::Json];
+    pub const ALL: [Self; 4] = [Self::Csv, Self::Ndjson, Self::Json, Self::Xlsx];
 
     /// The name on the wire, e.g. `CSV`.
     pub const fn name(self) -> &'static str {
@@ -22,6 +24,7 @@ impl Format {
             Self::Csv => "CSV",
             Self::Ndjson => "NDJSON",
             Self::Json => "JSON",
+            Self::Xlsx => "XLSX",
         }
     }
 
@@ -36,6 +39,7 @@ impl Format {
             Self::Csv => "csv",
             Self::Ndjson => "ndjson",
             Self::Json => "json",
+            Self::Xlsx => "xlsx",
         }
     }
 
@@ -45,6 +49,7 @@ impl Format {
             Self::Csv => "text/csv",
             Self::Ndjson => "application/x-ndjson",
             Self::Json => "application/json",
+            Self::Xlsx => "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
         }
     }
 

@@ -6,3 +6,4 @@ mod file;
 mod json_rules;
 mod runs;
 mod world;
+mod xlsx_rules;

@@ -63,7 +63,8 @@ def read_json(path, compression):
 def read_xlsx(path, _):
     import openpyxl
 
-    book = openpyxl.load_workbook(path)
+    # By its bytes: the name does not end like that of a workbook.
+    book = openpyxl.load_workbook(io.BytesIO(plain(path, "none")))
     (sheet,) = book.worksheets
     columns, *rows = sheet.iter_rows(values_only=True)
     quoted = [cell.coordinate for row in sheet.iter_rows(min_row=2) for cell in row if cell.quotePrefix]
