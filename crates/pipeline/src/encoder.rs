@@ -12,6 +12,7 @@ use crate::{
     compressed::Compressed,
     csv::CsvEncoder,
     json::{JsonEncoder, Layout},
+    parquet::ParquetEncoder,
     xlsx::XlsxEncoder,
 };
 
@@ -41,6 +42,7 @@ pub fn encoder_of(spec: &ExportSpec) -> Result<Box<dyn Encoder>, Failure> {
         Format::Ndjson => Box::new(JsonEncoder::new(spec, Layout::Lines)),
         Format::Json => Box::new(JsonEncoder::new(spec, Layout::Array)),
         Format::Xlsx => Box::new(XlsxEncoder::new(spec)),
+        Format::Parquet => Box::new(ParquetEncoder::new(spec)?),
     };
     Ok(match spec.compression {
         Compression::None => plain,

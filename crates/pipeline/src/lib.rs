@@ -19,6 +19,7 @@ mod file_writer;
 pub mod json;
 mod lease;
 mod moment;
+pub mod parquet;
 pub mod run;
 pub mod sweeper;
 mod worker;

@@ -25,7 +25,7 @@ pub struct ExportView {
     resource: String,
     /// `ORGANIZATION`, `COMPANY` or `COOPERATIVE`.
     scope_type: String,
-    /// `CSV`, `NDJSON`, `JSON` or `XLSX`.
+    /// `CSV`, `NDJSON`, `JSON`, `XLSX` or `PARQUET`.
     format: String,
     columns: Vec<String>,
     /// As requested, digit for digit.

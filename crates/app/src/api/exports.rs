@@ -88,12 +88,12 @@ pub struct ExportRequest {
     scope_type: Option<String>,
     company_id: Option<uuid::Uuid>,
     cooperative_id: Option<uuid::Uuid>,
-    /// `CSV`, `NDJSON`, `JSON` or `XLSX`.
+    /// `CSV`, `NDJSON`, `JSON`, `XLSX` or `PARQUET`.
     format: Option<String>,
     /// `{delimiter, bom, quote, lineEnding, nullText}`, with format `CSV` only.
     #[schema(value_type = Option<Object>)]
     csv: Option<serde_json::Value>,
-    /// `none`, `gzip` or `zstd`; with format `XLSX` only `none`.
+    /// `none`, `gzip` or `zstd`; with formats `XLSX` and `PARQUET` only `none`.
     compression: Option<String>,
     /// An IANA zone.
     time_zone: Option<String>,

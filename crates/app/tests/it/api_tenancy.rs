@@ -197,7 +197,7 @@ async fn resources_show_what_the_caller_may_read(world: &World) {
         order["columns"][3]["operators"],
         serde_json::json!(["EQ", "NE", "IN", "NOT_IN", "IS_NULL", "IS_NOT_NULL"])
     );
-    assert_eq!(order["formats"], serde_json::json!(["CSV", "NDJSON", "JSON", "XLSX"]));
+    assert_eq!(order["formats"], serde_json::json!(["CSV", "NDJSON", "JSON", "XLSX", "PARQUET"]));
     assert_eq!(order["scopeTypes"], serde_json::json!(["ORGANIZATION", "COMPANY", "COOPERATIVE"]));
     assert!(!order.to_string().contains("organization_id"), "no name of the source's own");
     let may = world.token_for(|caller| _ = caller.scopes.insert("orders:margin".into())).await;

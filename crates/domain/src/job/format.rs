@@ -12,11 +12,13 @@ pub enum Format {
     Json,
     /// A workbook of one sheet, ECMA-376.
     Xlsx,
+    /// Apache Parquet.
+    Parquet,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Csv, Self::Ndjson, Self::Json, Self::Xlsx];
+    pub const ALL: [Self; 5] = [Self::Csv, Self::Ndjson, Self::Json, Self::Xlsx, Self::Parquet];
 
     /// The name on the wire, e.g. `CSV`.
     pub const fn name(self) -> &'static str {
@@ -25,6 +27,7 @@ impl Format {
             Self::Ndjson => "NDJSON",
             Self::Json => "JSON",
             Self::Xlsx => "XLSX",
+            Self::Parquet => "PARQUET",
         }
     }
 
@@ -40,6 +43,7 @@ impl Format {
             Self::Ndjson => "ndjson",
             Self::Json => "json",
             Self::Xlsx => "xlsx",
+            Self::Parquet => "parquet",
         }
     }
 
@@ -50,6 +54,7 @@ impl Format {
             Self::Ndjson => "application/x-ndjson",
             Self::Json => "application/json",
             Self::Xlsx => "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+            Self::Parquet => "application/vnd.apache.parquet",
         }
     }
 

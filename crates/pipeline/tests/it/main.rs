@@ -4,6 +4,7 @@ mod compression;
 mod csv_rules;
 mod file;
 mod json_rules;
+mod parquet_rules;
 mod runs;
 mod world;
 mod xlsx_rules;
