@@ -19,8 +19,10 @@ pub struct CsvEncoder {
     columns: Vec<ColumnStyle>,
     guard: FormulaGuard,
     invalid_text: InvalidText,
-    /// For each byte: whether a cell that holds it must be quoted.
-    special: [bool; 256],
+    /// What makes a cell be quoted.
+    special: Special,
+    /// For each byte: whether a cell that starts or ends with it must be looked at closely.
+    edges: [bool; 256],
     rows: u64,
     warnings: Warnings,
 }
@@ -58,16 +60,19 @@ impl CsvEncoder {
                 quote: quote(reference.column_type),
             })
             .collect();
-        let mut special = [false; 256];
-        for byte in [spec.csv.delimiter.byte(), b'"', b'\r', b'\n'] {
-            special[usize::from(byte)] = true;
-        }
+        let edge = |byte: u8| {
+            // What may begin a formula is among them.
+            byte.is_ascii_whitespace()
+                || !byte.is_ascii()
+                || matches!(byte, b'=' | b'+' | b'-' | b'@')
+        };
         Self {
             dialect: spec.csv.clone(),
             columns,
             guard: spec.resource.formula_guard,
             invalid_text: spec.resource.invalid_text,
-            special,
+            special: Special::new(spec.csv.delimiter.byte()),
+            edges: std::array::from_fn(|byte| edge(byte as u8)),
             rows: 0,
             warnings: Warnings::default(),
         }
@@ -131,7 +136,27 @@ impl CsvEncoder {
         Ok(())
     }
 
+    #[inline]
     fn cell(&mut self, cell: &[u8], column_type: ColumnType, quote: Quote, out: &mut Vec<u8>) {
+        if quote == Quote::WhenNeeded && self.is_plain(cell) {
+            out.extend_from_slice(cell);
+        } else {
+            self.hard_cell(cell, column_type, quote, out);
+        }
+    }
+
+    /// Whether a cell certainly needs neither quotes nor a guard. Most cells are plain, and this
+    /// is decided without looking at their bytes one by one.
+    #[inline]
+    fn is_plain(&self, cell: &[u8]) -> bool {
+        let (Some(&first), Some(&last)) = (cell.first(), cell.last()) else { return false };
+        !self.edges[usize::from(first)]
+            && !self.edges[usize::from(last)]
+            && cell.len() != self.dialect.null_text.len()
+            && !self.special.may_be_in(cell)
+    }
+
+    fn hard_cell(&mut self, cell: &[u8], column_type: ColumnType, quote: Quote, out: &mut Vec<u8>) {
         let guarded = self.guard == FormulaGuard::Text && looks_like_formula(cell, column_type);
         if guarded {
             self.warnings.guarded_cells += 1;
@@ -162,7 +187,7 @@ impl CsvEncoder {
         // A delimiter that is white space counts as special already.
         first.is_ascii_whitespace()
             || last.is_ascii_whitespace()
-            || cell.iter().any(|byte| self.special[usize::from(*byte)])
+            || self.special.is_in(cell)
             || (!self.dialect.null_text.is_empty() && cell == self.dialect.null_text.as_bytes())
             || edge_is_unicode_space(cell)
     }
@@ -177,6 +202,52 @@ impl CsvEncoder {
         }
         self.warnings.replaced_cells += 1;
         Ok(String::from_utf8_lossy(cell).replace('\0', "\u{FFFD}"))
+    }
+}
+
+/// The bytes that must not stand in a cell without quotes.
+#[derive(Clone, Copy, Debug)]
+struct Special {
+    delimiter: u8,
+}
+
+/// A byte eight times.
+const fn eight(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
+}
+
+impl Special {
+    const fn new(delimiter: u8) -> Self {
+        Self { delimiter }
+    }
+
+    fn is_in(self, cell: &[u8]) -> bool {
+        let special = |byte: &u8| matches!(*byte, b'"' | b'\r' | b'\n') || *byte == self.delimiter;
+        cell.iter().any(special)
+    }
+
+    /// Like [`Special::is_in`], but any control character counts, which makes it fast.
+    #[inline]
+    fn may_be_in(self, cell: &[u8]) -> bool {
+        if cell.len() < 8 {
+            return cell.iter().any(|&byte| byte < 0x20 || byte == b'"' || byte == self.delimiter);
+        }
+        let (words, _) = cell.as_chunks::<8>();
+        // The last eight bytes overlap those before.
+        let last = cell.last_chunk::<8>().copied().unwrap_or_default();
+        words.iter().fold(self.found_in(u64::from_ne_bytes(last)), |found, word| {
+            found | self.found_in(u64::from_ne_bytes(*word))
+        }) != 0
+    }
+
+    /// Not zero when one of the eight bytes is what is looked for.
+    #[inline]
+    const fn found_in(self, word: u64) -> u64 {
+        /// Not zero when a byte is below 1 to 128; the high bits of larger bytes never count.
+        const fn below(word: u64, limit: u8) -> u64 {
+            word.wrapping_sub(eight(limit)) & !word & eight(0x80)
+        }
+        below(word, 0x20) | below(word ^ eight(b'"'), 1) | below(word ^ eight(self.delimiter), 1)
     }
 }
 
@@ -228,6 +299,30 @@ fn is_signed_number(cell: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_must_be_quoted_is_found_wherever_it_stands() {
+        for delimiter in [b',', b';', b'\t', b'|'] {
+            let special = Special::new(delimiter);
+            for length in 1..40 {
+                let mut cell = vec![b'x'; length];
+                assert!(!special.may_be_in(&cell));
+                for at in 0..length {
+                    for byte in 0..=255 {
+                        cell[at] = byte;
+                        let expected = byte < 0x20 || byte == b'"' || byte == delimiter;
+                        assert_eq!(
+                            special.may_be_in(&cell),
+                            expected,
+                            "{byte} at {at} of {length}"
+                        );
+                        assert!(special.may_be_in(&cell) || !special.is_in(&cell));
+                    }
+                    cell[at] = 0xC3;
+                }
+            }
+        }
+    }
 
     #[test]
     fn formulas_are_told_from_signed_numbers() {
