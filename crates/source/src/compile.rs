@@ -4,6 +4,7 @@
 //! The relation is always called `r` and every column is qualified by it: SQLite would take an
 //! unknown `"name"` on its own for a text.
 
+pub(crate) mod mysql;
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
 
@@ -48,6 +49,12 @@ impl Comparison {
 
 /// What an engine does its own way. Every answer is one SQL expression.
 pub(crate) trait Dialect {
+    /// What encloses an identifier, and is doubled within.
+    const QUOTE: char = '"';
+
+    /// A constant that every row begins with, before its cells.
+    const MARK: Option<&'static str> = None;
+
     /// What is selected for a column of the file.
     fn cell(&self, column: &ColumnRef) -> String;
 
@@ -73,49 +80,74 @@ pub(crate) trait Dialect {
 }
 
 /// The statement of a selection.
-pub(crate) fn select(
-    dialect: &mut impl Dialect,
+pub(crate) fn select<D: Dialect>(
+    dialect: &mut D,
     selection: &Selection,
 ) -> Result<String, SourceError> {
     if selection.columns.is_empty() {
         return Err(SourceError::new(FailureCode::SchemaMismatch, "no column is selected"));
     }
-    let cells: Vec<String> = selection.columns.iter().map(|column| dialect.cell(column)).collect();
+    let cells = selection.columns.iter().map(|column| dialect.cell(column));
+    let cells: Vec<String> = D::MARK.map(str::to_owned).into_iter().chain(cells).collect();
     let mut sql = format!(
         "SELECT {} FROM {} AS r WHERE {}",
         cells.join(", "),
-        relation(&selection.relation),
+        relation_by(D::QUOTE, &selection.relation),
         predicate(dialect, &selection.predicate)?
     );
     for (index, order) in selection.order.iter().enumerate() {
         sql.push_str(if index == 0 { " ORDER BY " } else { ", " });
-        sql.push_str(&qualified(&order.column.name));
+        sql.push_str(&qualified_by(D::QUOTE, &order.column.name));
         if order.descending {
             sql.push_str(" DESC");
         }
     }
-    // Both engines end a statement at a NUL, silently.
+    // Engines end a statement at a NUL, silently.
     if sql.contains('\0') {
         return Err(SourceError::new(FailureCode::SchemaMismatch, "a name or query holds a NUL"));
     }
     Ok(sql)
 }
 
-/// A name as an identifier.
+/// A name as an identifier of standard SQL.
 pub(crate) fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
+    quoted_by('"', name)
+}
+
+/// A name as an identifier.
+pub(crate) fn quoted_by(quote: char, name: &str) -> String {
+    let mut identifier = String::with_capacity(name.len() + 2);
+    identifier.push(quote);
+    for c in name.chars() {
+        if c == quote {
+            identifier.push(quote);
+        }
+        identifier.push(c);
+    }
+    identifier.push(quote);
+    identifier
+}
+
+/// A column of the relation, in standard SQL.
+pub(crate) fn qualified(name: &str) -> String {
+    qualified_by('"', name)
 }
 
 /// A column of the relation.
-pub(crate) fn qualified(name: &str) -> String {
-    format!("r.{}", quoted(name))
+pub(crate) fn qualified_by(quote: char, name: &str) -> String {
+    format!("r.{}", quoted_by(quote, name))
+}
+
+/// What stands after FROM, in standard SQL.
+pub(crate) fn relation(relation: &Relation) -> String {
+    relation_by('"', relation)
 }
 
 /// What stands after FROM.
-pub(crate) fn relation(relation: &Relation) -> String {
+pub(crate) fn relation_by(quote: char, relation: &Relation) -> String {
     match relation {
         Relation::Table(parts) => {
-            parts.iter().map(|part| quoted(part)).collect::<Vec<_>>().join(".")
+            parts.iter().map(|part| quoted_by(quote, part)).collect::<Vec<_>>().join(".")
         }
         // The line break ends a comment that the query may end with.
         Relation::Query(query) => format!("({query}\n)"),
@@ -142,7 +174,7 @@ pub(crate) fn named_columns(selection: &Selection) -> Vec<&ColumnRef> {
     columns
 }
 
-fn predicate(dialect: &mut impl Dialect, whole: &Predicate) -> Result<String, SourceError> {
+fn predicate<D: Dialect>(dialect: &mut D, whole: &Predicate) -> Result<String, SourceError> {
     let (parts, operator, empty) = match whole {
         Predicate::All(parts) => (parts, " AND ", "TRUE"),
         Predicate::Any(parts) => (parts, " OR ", "FALSE"),
@@ -158,13 +190,13 @@ fn predicate(dialect: &mut impl Dialect, whole: &Predicate) -> Result<String, So
     })
 }
 
-fn column_test(
-    dialect: &mut impl Dialect,
+fn column_test<D: Dialect>(
+    dialect: &mut D,
     column: &ColumnRef,
     test: &Test,
     negated: bool,
 ) -> Result<String, SourceError> {
-    let name = qualified(&column.name);
+    let name = qualified_by(D::QUOTE, &column.name);
     let sql = match test {
         Test::Null => return Ok(format!("{name} IS {}NULL", if negated { "NOT " } else { "" })),
         Test::Equal(value) => dialect.compare(column, Comparison::Equal, value)?,

@@ -25,6 +25,7 @@ pub mod batch;
 mod compile;
 mod error;
 mod handoff;
+pub mod mysql;
 pub mod postgres;
 pub mod sample;
 pub mod sqlite;
@@ -39,6 +40,9 @@ pub fn connect(config: &SourceConfig) -> Arc<dyn Source> {
     match config {
         SourceConfig::Postgres { url, connect_timeout } => {
             Arc::new(postgres::PostgresSource::new(url, *connect_timeout))
+        }
+        SourceConfig::MySql { url, connect_timeout } => {
+            Arc::new(mysql::MySqlSource::new(url.clone(), *connect_timeout))
         }
         SourceConfig::Sqlite { path } => Arc::new(sqlite::SqliteSource::new(path.clone())),
     }
@@ -84,6 +88,13 @@ pub enum Next {
 pub enum SourceConfig {
     /// A PostgreSQL server: a `postgres://` URL, credentials included.
     Postgres {
+        /// The URL.
+        url: String,
+        /// Time limit of connecting.
+        connect_timeout: std::time::Duration,
+    },
+    /// A MySQL or MariaDB server: a `mysql://` or `mariadb://` URL, credentials included.
+    MySql {
         /// The URL.
         url: String,
         /// Time limit of connecting.

@@ -1,7 +1,10 @@
-//! One suite for both engines, against the real ones. PostgreSQL is found by
-//! `OUTPORT_TEST_POSTGRES`; SQLite files live in temporary folders.
+//! One suite for every engine, against the real ones. PostgreSQL is found by
+//! `OUTPORT_TEST_POSTGRES`, MariaDB by `OUTPORT_TEST_MARIADB`; SQLite files live in temporary
+//! folders.
 
 mod endings;
+mod mariadb;
+mod mariadb_endings;
 mod names;
 mod predicates;
 mod proxy;

@@ -5,7 +5,7 @@ use outport_domain::{
     selection::{Place, Predicate, Relation, Test, Value},
 };
 
-use crate::world::{column, on_both, ordered, read_first, read_texts, selection};
+use crate::world::{column, on_every_engine, ordered, read_first, read_texts, selection};
 
 const NAMES: [&str; 9] = [
     "UPPER lower",
@@ -25,7 +25,7 @@ fn quoted(name: &str) -> String {
 
 #[tokio::test]
 async fn identifiers_may_hold_anything() {
-    on_both(async |world| {
+    on_every_engine(async |world| {
         for table in NAMES {
             let columns: Vec<String> =
                 NAMES.iter().map(|name| format!("{} text", quoted(name))).collect();
@@ -73,7 +73,7 @@ async fn a_value_never_becomes_part_of_the_statement() {
         "%",
         "_",
     ];
-    on_both(async |world| {
+    on_every_engine(async |world| {
         world
             .run("CREATE TABLE kept (id integer, t text); INSERT INTO kept VALUES (0, 'other')")
             .await;
@@ -134,7 +134,7 @@ async fn a_value_never_becomes_part_of_the_statement() {
 
 #[tokio::test]
 async fn a_query_may_end_with_a_comment() {
-    on_both(async |world| {
+    on_every_engine(async |world| {
         world.run("CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (2)").await;
         let sql =
             format!("SELECT id, id * 10 AS tens FROM {} -- all of them", world.qualified("t"));

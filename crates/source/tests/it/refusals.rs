@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use crate::world::{
-    World, column, on_both, postgres_source, postgres_url, query, read, selection, within,
+    World, column, on_every_engine, postgres_source, postgres_url, query, read, selection, within,
 };
 
 async fn refused(
@@ -29,7 +29,7 @@ async fn refused(
 
 #[tokio::test]
 async fn a_missing_table_or_column_is_named() {
-    on_both(async |world| {
+    on_every_engine(async |world| {
         world.run("CREATE TABLE here (id integer)").await;
         let source = world.source();
         let error =
@@ -78,7 +78,7 @@ async fn a_column_of_another_type_than_declared_is_named() {
 
 #[tokio::test]
 async fn a_wrong_query_or_name_is_refused_by_the_engine() {
-    on_both(async |world| {
+    on_every_engine(async |world| {
         world.run("CREATE TABLE t (id integer)").await;
         let error = refused(&world.source(), &query("SELECT FROM WHERE", &[("id", Integer)])).await;
         assert_eq!(
@@ -262,7 +262,7 @@ async fn a_file_that_was_cut_short_is_never_a_short_result() {
 
 #[tokio::test]
 async fn a_good_source_passes_its_check() {
-    on_both(async |world| {
+    on_every_engine(async |world| {
         world.run("CREATE TABLE t (id integer)").await;
         world.source().check().await.expect("it answers");
     })

@@ -7,16 +7,19 @@ use outport_domain::{
 };
 use outport_source::{Batch, Next};
 
-use crate::world::{World, on_both, postgres_client, read_first, rest, run, selection, within};
+use crate::world::{
+    World, on_every_engine, postgres_client, read_first, rest, run, selection, within,
+};
 
 /// Rows that do not fit into what lies between server and reader.
 const MANY: usize = 60_000;
 
 async fn fill(world: &World) {
-    world.run(world.pick("SELECT 1", "PRAGMA journal_mode = WAL")).await;
+    world.run(world.pick("SELECT 1", "SELECT 1", "PRAGMA journal_mode = WAL")).await;
     world.run("CREATE TABLE many (id integer, pad text)").await;
     let series = world.pick(
         "SELECT n, repeat('x', 300) FROM generate_series(1, 60000) AS n",
+        "SELECT seq, repeat('x', 300) FROM seq_1_to_60000",
         "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 60000) \
          SELECT n, printf('%.*c', 300, 'x') FROM s",
     );
@@ -25,7 +28,7 @@ async fn fill(world: &World) {
 
 #[tokio::test]
 async fn what_is_written_while_reading_is_not_seen() {
-    on_both(async |world| {
+    on_every_engine(async |world| {
         fill(world).await;
         let wanted = selection(world.table("many"), &[("id", Integer), ("pad", Text)]);
         let mut stream = world.source().open(&wanted).await.expect("a stream");

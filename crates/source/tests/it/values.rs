@@ -5,7 +5,7 @@ use outport_domain::column::ColumnType::{
     Timestamp,
 };
 
-use crate::world::{World, on_both, ordered, query, read, read_texts, selection, within};
+use crate::world::{World, on_every_engine, ordered, query, read, read_texts, selection, within};
 
 /// Reads one row of expressions and compares each cell with its text; `None` is NULL.
 async fn check(world: &World, cases: &[(&str, ColumnType, Option<&str>)], zone: chrono_tz::Tz) {
@@ -25,8 +25,8 @@ async fn check(world: &World, cases: &[(&str, ColumnType, Option<&str>)], zone: 
 }
 
 #[tokio::test]
-async fn texts_survive_on_both_engines() {
-    on_both(async |world| {
+async fn texts_survive_on_every_engine_engines() {
+    on_every_engine(async |world| {
         world.run("CREATE TABLE texts (id integer, t text)").await;
         let texts = [
             Some(""),
@@ -70,7 +70,7 @@ async fn texts_survive_on_both_engines() {
 
 #[tokio::test]
 async fn no_rows_are_an_end_of_none() {
-    on_both(async |world| {
+    on_every_engine(async |world| {
         world.run("CREATE TABLE none (id integer)").await;
         let selection = selection(world.table("none"), &[("id", Integer)]);
         assert!(read_texts(world, &selection).await.is_empty());
@@ -80,7 +80,7 @@ async fn no_rows_are_an_end_of_none() {
 
 #[tokio::test]
 async fn the_order_is_the_selections() {
-    on_both(async |world| {
+    on_every_engine(async |world| {
         world.run("CREATE TABLE o (a integer, b text); INSERT INTO o VALUES (1,'x'),(2,'y'),(1,'z'),(3,'x')").await;
         let mut wanted = selection(world.table("o"), &[("a", Integer), ("b", Text)]);
         wanted.order = ordered(wanted.clone(), "a").order;

@@ -8,14 +8,15 @@ use outport_domain::{
     selection::{ColumnRef, Order, Predicate, Relation, Selection},
 };
 use outport_source::{Batch, Next, RowStream, Source, SourceConfig, SourceError, connect};
-use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
 use uuid::Uuid;
 
 pub type Rows = Vec<Vec<Option<Vec<u8>>>>;
 
-/// One engine with an empty schema or file.
+/// One engine with an empty schema, database or file.
 pub enum World {
     Postgres { schema: String },
+    MariaDb { database: String },
     Sqlite { folder: tempfile::TempDir },
 }
 
@@ -38,11 +39,36 @@ pub fn postgres_source(url: String) -> Arc<dyn Source> {
     connect(&SourceConfig::Postgres { url, connect_timeout: Duration::from_secs(10) })
 }
 
+pub fn mariadb_url() -> String {
+    std::env::var("OUTPORT_TEST_MARIADB")
+        .unwrap_or_else(|_| "mysql://root@127.0.0.1:3306/test".to_owned())
+}
+
+/// Understands the statements that the other engines do.
+pub async fn mariadb_client() -> MySqlConnection {
+    let mut client =
+        MySqlConnection::connect(&mariadb_url()).await.expect("the MariaDB server of the tests");
+    run_mariadb(&mut client, "SET sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES'")
+        .await;
+    client
+}
+
+pub fn mariadb_source(url: String) -> Arc<dyn Source> {
+    connect(&SourceConfig::MySql { url, connect_timeout: Duration::from_secs(10) })
+}
+
 impl World {
     pub async fn postgres() -> Self {
         let schema = format!("outport_source_{}", Uuid::new_v4().simple());
         run(&mut postgres_client().await, &format!("CREATE SCHEMA {schema}")).await;
         Self::Postgres { schema }
+    }
+
+    pub async fn mariadb() -> Self {
+        let database = format!("outport_source_{}", Uuid::new_v4().simple());
+        let sql = format!("CREATE DATABASE {database} CHARACTER SET utf8mb4");
+        run_mariadb(&mut mariadb_client().await, &sql).await;
+        Self::MariaDb { database }
     }
 
     pub fn sqlite() -> Self {
@@ -53,14 +79,22 @@ impl World {
         matches!(self, Self::Postgres { .. })
     }
 
+    pub fn is_mariadb(&self) -> bool {
+        matches!(self, Self::MariaDb { .. })
+    }
+
     /// One text per engine.
-    pub fn pick<'a>(&self, postgres: &'a str, sqlite: &'a str) -> &'a str {
-        if self.is_postgres() { postgres } else { sqlite }
+    pub fn pick<'a>(&self, postgres: &'a str, mariadb: &'a str, sqlite: &'a str) -> &'a str {
+        match self {
+            Self::Postgres { .. } => postgres,
+            Self::MariaDb { .. } => mariadb,
+            Self::Sqlite { .. } => sqlite,
+        }
     }
 
     pub fn path(&self) -> PathBuf {
         match self {
-            Self::Postgres { .. } => panic!("a server has no path"),
+            Self::Postgres { .. } | Self::MariaDb { .. } => panic!("a server has no path"),
             Self::Sqlite { folder } => folder.path().join("source.db"),
         }
     }
@@ -68,6 +102,7 @@ impl World {
     pub fn source(&self) -> Arc<dyn Source> {
         match self {
             Self::Postgres { .. } => postgres_source(postgres_url()),
+            Self::MariaDb { .. } => mariadb_source(mariadb_url()),
             Self::Sqlite { .. } => connect(&SourceConfig::Sqlite { path: self.path() }),
         }
     }
@@ -80,6 +115,11 @@ impl World {
                 run(&mut client, &format!("SET search_path = {schema}")).await;
                 run(&mut client, sql).await;
             }
+            Self::MariaDb { database } => {
+                let mut client = mariadb_client().await;
+                run_mariadb(&mut client, &format!("USE {database}")).await;
+                run_mariadb(&mut client, sql).await;
+            }
             Self::Sqlite { .. } => self.file().execute_batch(sql).expect(sql),
         }
     }
@@ -90,7 +130,9 @@ impl World {
 
     pub fn table(&self, name: &str) -> Relation {
         Relation::Table(match self {
-            Self::Postgres { schema } => vec![schema.clone(), name.to_owned()],
+            Self::Postgres { schema: owner } | Self::MariaDb { database: owner } => {
+                vec![owner.clone(), name.to_owned()]
+            }
             Self::Sqlite { .. } => vec![name.to_owned()],
         })
     }
@@ -98,19 +140,32 @@ impl World {
     /// The table's name as SQL.
     pub fn qualified(&self, name: &str) -> String {
         match self {
-            Self::Postgres { schema } => format!("{schema}.{name}"),
+            Self::Postgres { schema: owner } | Self::MariaDb { database: owner } => {
+                format!("{owner}.{name}")
+            }
             Self::Sqlite { .. } => name.to_owned(),
         }
     }
 
     async fn tear_down(self) {
-        if let Self::Postgres { schema } = &self {
-            run(&mut postgres_client().await, &format!("DROP SCHEMA {schema} CASCADE")).await;
+        match &self {
+            Self::Postgres { schema } => {
+                run(&mut postgres_client().await, &format!("DROP SCHEMA {schema} CASCADE")).await;
+            }
+            Self::MariaDb { database } => {
+                let sql = format!("DROP DATABASE {database}");
+                run_mariadb(&mut mariadb_client().await, &sql).await;
+            }
+            Self::Sqlite { .. } => {}
         }
     }
 }
 
 pub async fn run(client: &mut PgConnection, sql: &str) {
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(client).await.expect(sql);
+}
+
+pub async fn run_mariadb(client: &mut MySqlConnection, sql: &str) {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(client).await.expect(sql);
 }
 
@@ -123,9 +178,10 @@ pub async fn within(world: World, test: impl AsyncFnOnce(&World)) {
     }
 }
 
-pub async fn on_both(test: impl AsyncFn(&World)) {
+pub async fn on_every_engine(test: impl AsyncFn(&World)) {
     within(World::sqlite(), async |world| test(world).await).await;
     within(World::postgres().await, async |world| test(world).await).await;
+    within(World::mariadb().await, async |world| test(world).await).await;
 }
 
 pub fn column(name: &str, column_type: ColumnType) -> ColumnRef {
@@ -215,6 +271,21 @@ pub async fn backends(marker: &str) -> Vec<i32> {
     .fetch_all(&mut postgres_client().await)
     .await
     .expect("the server's activity")
+    .iter()
+    .map(|row| row.get(0))
+    .collect()
+}
+
+/// Server threads of ours whose query holds a marker.
+pub async fn threads(marker: &str) -> Vec<i64> {
+    sqlx::query(
+        "SELECT CAST(ID AS SIGNED) FROM information_schema.PROCESSLIST \
+         WHERE ID <> CONNECTION_ID() AND INFO LIKE CONCAT('%', ?, '%')",
+    )
+    .bind(marker)
+    .fetch_all(&mut mariadb_client().await)
+    .await
+    .expect("the server's threads")
     .iter()
     .map(|row| row.get(0))
     .collect()

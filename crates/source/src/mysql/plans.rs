@@ -1,0 +1,102 @@
+//! Tests of which indexes the server uses for our statements.
+
+use outport_domain::{
+    column::ColumnType,
+    selection::{Bound, ColumnRef, Place, Predicate, Relation, Selection, Test, Value},
+};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
+
+use super::{relation, session};
+use crate::compile::{self, mysql::MySql};
+
+const TABLE: &str = "outport_plans";
+
+async fn connected() -> MySqlConnection {
+    let url = std::env::var("OUTPORT_TEST_MARIADB")
+        .unwrap_or_else(|_| "mysql://root@127.0.0.1:3306/test".to_owned());
+    MySqlConnection::connect(&url).await.expect("the MariaDB server of the tests")
+}
+
+async fn run(connection: &mut MySqlConnection, sql: &str) {
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await.expect(sql);
+}
+
+/// The index that our statement uses, in the very session that it would run in.
+async fn index_of(connection: &mut MySqlConnection, predicate: Predicate) -> (String, String) {
+    let selection = Selection {
+        relation: Relation::Table(vec![TABLE.to_owned()]),
+        columns: vec![ColumnRef { name: "pad".into(), column_type: ColumnType::Text }],
+        predicate,
+        order: Vec::new(),
+        time_zone: chrono_tz::UTC,
+    };
+    session::pin(connection).await.expect("settings");
+    let types = relation::real_types(connection, &selection).await.expect("types");
+    let mut dialect = MySql::new(types);
+    let sql = compile::select(&mut dialect, &selection).expect("a statement");
+    session::set_parameters(connection, &dialect.parameters).await.expect("parameters");
+    let plan = session::rows(connection, format!("EXPLAIN {sql}")).await.expect("a plan");
+    // id, select_type, table, type, possible_keys, key
+    let key = session::text(&plan[0], 5).expect("a key").unwrap_or_default();
+    (key, sql)
+}
+
+#[tokio::test]
+async fn ordinary_filters_use_ordinary_indexes() {
+    use ColumnType::{Date, Decimal, Integer, Text, Timestamp, Uuid};
+    let mut connection = connected().await;
+    run(
+        &mut connection,
+        &format!(
+            "CREATE TEMPORARY TABLE {TABLE} (id integer, big bigint unsigned, amount decimal(12,2), \
+               at timestamp(6) NULL, local datetime, day date, code varchar(40) CHARACTER SET utf8mb4, \
+               latin varchar(40) CHARACTER SET latin1, org char(36), native uuid, bytes binary(16), pad text, \
+               KEY (id), KEY (big), KEY (amount), KEY (at), KEY (local), KEY (day), KEY (code), KEY (latin), \
+               KEY (org), KEY (native), KEY (bytes)) ENGINE = InnoDB; \
+             INSERT INTO {TABLE} \
+             SELECT seq, seq, seq / 7, TIMESTAMP '2026-01-01 00:00:00' + INTERVAL seq MINUTE, \
+                    TIMESTAMP '2026-01-01 00:00:00' + INTERVAL seq MINUTE, DATE '1970-01-01' + INTERVAL seq DAY, \
+                    CONCAT('code-', seq), CONCAT('code-', seq), UUID(), UUID(), UNHEX(MD5(seq)), REPEAT('x', 100) \
+             FROM seq_1_to_20000; \
+             ANALYZE TABLE {TABLE}"
+        ),
+    )
+    .await;
+    let uuid = |n: u128| Value::Uuid(uuid::Uuid::from_u128(n));
+    let text = |text: &str| Value::Text(text.to_owned());
+    let range = |from: Value, to: Value| Test::Range {
+        from: Some(Bound { value: from, inclusive: true }),
+        to: Some(Bound { value: to, inclusive: false }),
+    };
+    let instant = |text: &str| Value::Timestamp(text.parse().expect("an instant"));
+    let moment = |text: &str| Value::LocalTimestamp(text.parse().expect("a moment"));
+    let day = |text: &str| Value::Date(text.parse().expect("a day"));
+    let number = |text: &str| Value::Decimal(text.to_owned());
+    let prefix =
+        |text: &str| Test::Like { place: Place::Start, text: text.to_owned(), ignore_case: false };
+    let cases = [
+        ("id", Integer, Test::Equal(number("7"))),
+        ("id", Integer, Test::In(vec![number("7"), number("8")])),
+        ("id", Integer, range(number("7"), number("9.5"))),
+        ("big", Integer, Test::Equal(number("18446744073709551615"))),
+        ("amount", Decimal, range(number("7.25"), number("8.125"))),
+        ("at", Timestamp, range(instant("2026-01-02T00:00:00Z"), instant("2026-01-02T01:00:00Z"))),
+        ("local", Timestamp, range(moment("2026-01-02T00:00:00"), moment("2026-01-02T01:00:00"))),
+        ("day", Date, Test::Equal(day("1990-07-01"))),
+        ("code", Text, Test::Equal(text("code-77"))),
+        ("code", Text, Test::In(vec![text("code-77"), text("código")])),
+        ("code", Text, prefix("code-1999")),
+        ("latin", Text, Test::Equal(text("code-77"))),
+        ("latin", Text, prefix("code-1999")),
+        ("org", Uuid, Test::Equal(uuid(7))),
+        ("org", Uuid, Test::In(vec![uuid(7), uuid(8)])),
+        ("native", Uuid, Test::Equal(uuid(7))),
+        ("bytes", Uuid, Test::Equal(uuid(7))),
+    ];
+    for (name, column_type, test) in cases {
+        let column = ColumnRef { name: name.into(), column_type };
+        let predicate = Predicate::Column { column, test, negated: false };
+        let (index, sql) = index_of(&mut connection, predicate).await;
+        assert_eq!(index, name, "{sql}");
+    }
+}

@@ -1,0 +1,179 @@
+//! The task that owns the connection: reads the result's rows into batches.
+//!
+//! The end is proven: sqlx 0.9 reports a result's end only when its end packet has come, and a
+//! connection that breaks before is an error (`executor.rs`). On top of that the server is
+//! asked how many rows it sent and what it warned of, and the transaction's COMMIT must be
+//! answered.
+
+use std::pin::pin;
+
+use futures::TryStreamExt;
+use outport_domain::failure::FailureCode;
+use sqlx::{AssertSqlSafe, Connection, Either, Executor, MySqlConnection, mysql::MySqlRow};
+use tokio::time::{Duration, Instant};
+
+use super::{
+    cells::{Form, bytes},
+    failure::{Stage, failure, lost, too_large_for_server},
+    session::{rows, text},
+};
+use crate::{
+    MOST_ROW_BYTES, SourceError,
+    handoff::{Gone, OLDEST_ROW, Producer},
+};
+
+/// How long saying goodbye to the server may take.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Cells before the selection's own.
+const MARKS: usize = 1;
+
+/// Warnings that say that a value was cut, not that the query did something odd: a text made
+/// by a function, and one made by `GROUP_CONCAT`.
+const CUT: [&str; 2] = ["1301", "1260"];
+
+enum Ended {
+    Failed(SourceError),
+    Unwanted,
+}
+
+impl From<Gone> for Ended {
+    fn from(_: Gone) -> Self {
+        Self::Unwanted
+    }
+}
+
+impl From<SourceError> for Ended {
+    fn from(error: SourceError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Reads the query's result until its end, an error, or nobody wants it.
+pub(super) async fn run(
+    mut connection: MySqlConnection,
+    sql: String,
+    forms: Vec<Form>,
+    mut producer: Producer,
+) {
+    let told = match read(&mut connection, sql, &forms, &mut producer).await {
+        Ok(()) => {
+            // The end is proven already, so a slow or failed goodbye changes nothing.
+            let said = tokio::time::timeout(GOODBYE, connection.close()).await;
+            if !matches!(said, Ok(Ok(()))) {
+                tracing::debug!("a MySQL source did not say goodbye");
+            }
+            producer.end().await
+        }
+        Err(Ended::Unwanted) => return,
+        Err(Ended::Failed(error)) => producer.fail(error).await,
+    };
+    if told.is_err() {
+        tracing::debug!("the consumer of a MySQL source left before the last word");
+    }
+}
+
+async fn read(
+    connection: &mut MySqlConnection,
+    sql: String,
+    forms: &[Form],
+    producer: &mut Producer,
+) -> Result<(), Ended> {
+    let mut ended = false;
+    {
+        let mut stream = connection.fetch_many(sqlx::raw_sql(AssertSqlSafe(sql)));
+        // Runs while rows wait in a batch that is not full.
+        let mut old = pin!(tokio::time::sleep(OLDEST_ROW));
+        loop {
+            let item = tokio::select! {
+                biased;
+                item = stream.try_next() => item,
+                () = &mut old, if !producer.batch.is_empty() => {
+                    producer.hand_over().await?;
+                    continue;
+                }
+            };
+            let row = match item.map_err(|error| failure(error, stage(producer)))? {
+                Some(Either::Right(row)) if !ended => row,
+                Some(Either::Left(_)) if !ended => {
+                    ended = true;
+                    continue;
+                }
+                None if ended => break,
+                // A second result, or none at all.
+                Some(_) | None => return Err(Ended::Failed(lost(Stage::Rows))),
+            };
+            if producer.batch.is_empty() {
+                old.as_mut().reset(Instant::now() + OLDEST_ROW);
+            }
+            push(&row, forms, producer)?;
+            if producer.is_full() {
+                producer.hand_over().await?;
+            }
+        }
+    }
+    prove(connection, producer).await?;
+    producer.hand_over().await?;
+    rows(connection, "COMMIT").await.map_err(|error| as_truncated(error, producer))?;
+    Ok(())
+}
+
+fn push(row: &MySqlRow, forms: &[Form], producer: &mut Producer) -> Result<(), SourceError> {
+    if sqlx::Row::len(row) != forms.len() + MARKS {
+        return Err(malformed());
+    }
+    let mut size = 0;
+    for (index, form) in forms.iter().enumerate() {
+        match bytes(row, index + MARKS).map_err(|error| failure(error, Stage::Rows))? {
+            None => producer.batch.push_null(),
+            Some(cell) => {
+                size += cell.len();
+                if size > MOST_ROW_BYTES {
+                    return Err(SourceError::row_too_large());
+                }
+                form.print(cell, producer.batch.buffer());
+                producer.batch.end_cell();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Asks the server about the result that it sent.
+async fn prove(connection: &mut MySqlConnection, producer: &Producer) -> Result<(), SourceError> {
+    let lost = |error| as_truncated(error, producer);
+    let told = rows(connection, "SELECT FOUND_ROWS(), @@warning_count").await.map_err(lost)?;
+    let row = told.first().ok_or_else(malformed)?;
+    if text(row, 0)? != Some(producer.rows().to_string()) {
+        return Err(malformed());
+    }
+    if text(row, 1)?.as_deref() == Some("0") {
+        return Ok(());
+    }
+    for warning in rows(connection, "SHOW WARNINGS").await.map_err(lost)? {
+        if text(&warning, 1)?.is_some_and(|code| CUT.contains(&code.as_str())) {
+            return Err(too_large_for_server());
+        }
+    }
+    Ok(())
+}
+
+/// A connection that is lost after rows had come.
+fn as_truncated(error: SourceError, producer: &Producer) -> SourceError {
+    if error.code == FailureCode::SourceUnreachable {
+        SourceError { cause: error.cause, ..lost(stage(producer)) }
+    } else {
+        error
+    }
+}
+
+fn stage(producer: &Producer) -> Stage {
+    if producer.rows() > 0 { Stage::Rows } else { Stage::Query }
+}
+
+fn malformed() -> SourceError {
+    SourceError::new(
+        FailureCode::SourceTruncated,
+        "the source database did not send all the rows that it had",
+    )
+}

@@ -1,0 +1,247 @@
+//! What the relation of a selection really is: its columns' types, and whether the tables
+//! behind it have snapshots at all.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use outport_domain::{
+    failure::FailureCode,
+    selection::{Relation, Selection},
+};
+use sqlx::{
+    AssertSqlSafe, Column, Executor, MySqlConnection, SqlSafeStr, Statement, Type, TypeInfo,
+    mysql::{MySql, MySqlRow, MySqlTypeInfo},
+};
+
+use super::{
+    failure::{Stage, failure},
+    session::{rows, text},
+};
+use crate::{
+    SourceError, compile,
+    compile::{
+        Dialect,
+        mysql::{Family, RealType},
+    },
+};
+
+const QUOTE: char = <compile::mysql::MySql as Dialect>::QUOTE;
+
+/// The one storage engine that gives a consistent snapshot.
+const TRANSACTIONAL: &str = "InnoDB";
+
+/// Has the server read a statement, which must be a single one, without running it.
+pub(super) async fn prepare(
+    connection: &mut MySqlConnection,
+    sql: &str,
+) -> Result<Vec<MySqlTypeInfo>, SourceError> {
+    let statement = connection
+        .prepare(AssertSqlSafe(sql).into_sql_str())
+        .await
+        .map_err(|error| failure(error, Stage::Query))?;
+    Ok(statement.columns().iter().map(|column| column.type_info().clone()).collect())
+}
+
+/// The real type of every column that the selection names. A table or column that is not there
+/// is a `SCHEMA_MISMATCH` that names it.
+pub(super) async fn real_types(
+    connection: &mut MySqlConnection,
+    selection: &Selection,
+) -> Result<HashMap<Arc<str>, RealType>, SourceError> {
+    let columns = compile::named_columns(selection);
+    if columns.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let relation = compile::relation_by(QUOTE, &selection.relation);
+    let list = |of: fn(&str) -> String| {
+        let names = columns.iter().map(|column| of(&compile::qualified_by(QUOTE, &column.name)));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let sql = format!("SELECT {} FROM {relation} AS r", list(str::to_owned));
+    let infos = prepare(connection, checked(&sql)?).await?;
+    // One row of NULLs of the right types; the relation itself is not read.
+    let sql = format!(
+        "SELECT {} FROM (SELECT 1) AS one LEFT JOIN (SELECT * FROM {relation} AS r LIMIT 0) AS r ON TRUE",
+        list(|name| format!("CHARSET({name}), COLLATION({name})"))
+    );
+    let rows = rows(connection, sql).await?;
+    let unknown = || {
+        let message = "the source did not say what types its columns have";
+        SourceError::new(FailureCode::SourceQueryFailed, message)
+    };
+    let row = rows.first().ok_or_else(unknown)?;
+    if infos.len() != columns.len() {
+        return Err(unknown());
+    }
+    let mut types = HashMap::with_capacity(columns.len());
+    for (index, (column, info)) in columns.iter().zip(&infos).enumerate() {
+        let family = family(info, row, index)?;
+        let real = RealType { name: info.name().to_owned(), family };
+        types.insert(Arc::clone(&column.name), real);
+    }
+    Ok(types)
+}
+
+fn family(info: &MySqlTypeInfo, row: &MySqlRow, index: usize) -> Result<Family, SourceError> {
+    let name = info.name();
+    Ok(match name.trim_end_matches(" UNSIGNED") {
+        "BOOLEAN" | "TINYINT" | "SMALLINT" | "MEDIUMINT" | "INT" | "BIGINT" => Family::Integer,
+        "DECIMAL" => Family::Decimal,
+        "FLOAT" => Family::Float,
+        "DOUBLE" => Family::Double,
+        "BIT" => Family::Bit,
+        "YEAR" => Family::Year,
+        "DATE" => Family::Date,
+        "DATETIME" => Family::DateTime,
+        "TIMESTAMP" => Family::Timestamp,
+        "TIME" => Family::Time,
+        "GEOMETRY" => Family::Geometry,
+        "JSON" | "NULL" => Family::Other,
+        // Not by the name: sqlx calls a text of a `_bin` collation a BLOB.
+        _ if <str as Type<MySql>>::compatible(info) => {
+            let charset = text(row, 2 * index)?.unwrap_or_default();
+            let collation = text(row, 2 * index + 1)?.unwrap_or_default();
+            if is_word(&charset) && is_word(&collation) && charset != "binary" {
+                Family::Text { charset, collation }
+            } else {
+                Family::Other
+            }
+        }
+        _ => Family::Binary,
+    })
+}
+
+/// Whether a name may stand in a statement as it is.
+fn is_word(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// Refuses what has no snapshot: tables of any storage engine but `InnoDB`, also behind a view or
+/// in a query.
+pub(super) async fn check_snapshots(
+    connection: &mut MySqlConnection,
+    relation: &Relation,
+) -> Result<(), SourceError> {
+    let sql = format!("SELECT * FROM {} AS r", compile::relation_by(QUOTE, relation));
+    // MariaDB shows what it made of the statement only when asked; MySQL always does.
+    let explain =
+        format!("EXPLAIN /*M! EXTENDED */ /*!50700 FORMAT=TRADITIONAL */ {}", checked(&sql)?);
+    let plan = rows(connection, explain).await.map_err(|error| {
+        if super::failure::is_view_hidden(&error) {
+            let message = "the tables behind a view cannot be told, nor whether they have \
+                           snapshots: grant SHOW VIEW to the connection's user";
+            return SourceError { message: message.to_owned(), ..error };
+        }
+        error
+    })?;
+    // What the optimizer read already is left out of what it made of the statement. Only
+    // engines without snapshots know so exactly that a table has one row.
+    for row in &plan {
+        let cell = |name: &str| -> Result<Option<String>, SourceError> {
+            sqlx::Row::columns(row)
+                .iter()
+                .position(|column| column.name().eq_ignore_ascii_case(name))
+                .map_or(Ok(None), |index| text(row, index))
+        };
+        if let (Some(table), Some("system")) = (cell("table")?, cell("type")?.as_deref())
+            && !table.starts_with('<')
+        {
+            return Err(without_snapshot(&table, "one that is not transactional"));
+        }
+    }
+    let mut named = BTreeSet::new();
+    for warning in rows(connection, "SHOW WARNINGS").await? {
+        pairs(&text(&warning, 2)?.unwrap_or_default(), &mut named);
+    }
+    let named: Vec<(String, String)> = named.into_iter().collect();
+    for chunk in named.chunks(500) {
+        let places = vec!["(?, ?)"; chunk.len()].join(", ");
+        let sql = format!(
+            "SELECT TABLE_NAME, ENGINE FROM information_schema.TABLES \
+             WHERE (TABLE_SCHEMA, TABLE_NAME) IN ({places}) \
+               AND ENGINE IS NOT NULL AND ENGINE <> '{TRANSACTIONAL}'"
+        );
+        let mut query = sqlx::query(AssertSqlSafe(sql));
+        for (schema, table) in chunk {
+            query = query.bind(schema).bind(table);
+        }
+        let found = query
+            .fetch_optional(&mut *connection)
+            .await
+            .map_err(|error| failure(error, Stage::Query))?;
+        if let Some(row) = found {
+            let engine = text(&row, 1)?.unwrap_or_default();
+            return Err(without_snapshot(&text(&row, 0)?.unwrap_or_default(), &engine));
+        }
+    }
+    Ok(())
+}
+
+fn without_snapshot(table: &str, engine: &str) -> SourceError {
+    SourceError::new(
+        FailureCode::SchemaMismatch,
+        format!(
+            "table '{table}' cannot be read as of one moment: its storage engine is {engine}, \
+             not {TRANSACTIONAL}; ALTER TABLE … ENGINE = {TRANSACTIONAL} changes it"
+        ),
+    )
+}
+
+/// The first two names of every dotted chain of quoted names in a statement: a table with its
+/// schema wherever it is named in full, and other pairs, which are no tables.
+fn pairs(sql: &str, named: &mut BTreeSet<(String, String)>) {
+    let mut rest = sql;
+    let mut schema: Option<String> = None;
+    let mut chained = 0;
+    while let Some(start) = rest.find(QUOTE) {
+        let dotted = chained > 0 && &rest[..start] == ".";
+        let mut name = String::new();
+        rest = &rest[start + 1..];
+        loop {
+            let Some(end) = rest.find(QUOTE) else { return };
+            name.push_str(&rest[..end]);
+            rest = &rest[end + 1..];
+            if !rest.starts_with(QUOTE) {
+                break;
+            }
+            name.push(QUOTE);
+            rest = &rest[1..];
+        }
+        chained = if dotted { chained + 1 } else { 1 };
+        match (chained, schema.take()) {
+            (2, Some(schema)) => {
+                named.insert((schema, name));
+            }
+            (1, _) => schema = Some(name),
+            _ => {}
+        }
+    }
+}
+
+/// A statement of quoted identifiers and the resource file's own query.
+fn checked(sql: &str) -> Result<&str, SourceError> {
+    if sql.contains('\0') {
+        return Err(SourceError::new(FailureCode::SchemaMismatch, "a name or query holds a NUL"));
+    }
+    Ok(sql)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pairs;
+
+    #[test]
+    fn tables_are_found_in_what_the_server_made_of_a_statement() {
+        let mut named = std::collections::BTreeSet::new();
+        pairs(
+            "select `s`.`t`.`id` AS `id`,`q`.`l` AS `l` from `s`.`t` join `s 2`.`a``b` `q` \
+             where `s`.`t`.`id` = `q`.`id`",
+            &mut named,
+        );
+        let named: Vec<(&str, &str)> =
+            named.iter().map(|(s, t)| (s.as_str(), t.as_str())).collect();
+        assert_eq!(named, [("q", "id"), ("q", "l"), ("s", "t"), ("s 2", "a`b")]);
+    }
+}
