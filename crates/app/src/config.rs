@@ -271,8 +271,14 @@ fn connections(s: &mut Settings, limits: &Limits) -> BTreeMap<String, SourceConf
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             let connect_timeout = limits.source_connect;
             connections.insert(name, SourceConfig::Postgres { url, connect_timeout });
+        } else if url.starts_with("mysql://") || url.starts_with("mariadb://") {
+            let connect_timeout = limits.source_connect;
+            connections.insert(name, SourceConfig::MySql { url, connect_timeout });
         } else {
-            s.wrong_secret(&variable, "must start with sqlite:// or postgres://");
+            s.wrong_secret(
+                &variable,
+                "must start with sqlite://, postgres://, mysql:// or mariadb://",
+            );
         }
     }
     connections
