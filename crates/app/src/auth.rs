@@ -116,6 +116,9 @@ impl Authenticator {
         if self.is_revoked(caller.organization, caller.user).await? {
             return Err(AuthError::Invalid);
         }
+        if headers.get_all(ACT_FOR).iter().count() > 1 {
+            return Err(AuthError::BadActFor);
+        }
         if let Some(user) = headers.get(ACT_FOR) {
             let user: UserId = user
                 .to_str()

@@ -97,8 +97,15 @@ enum KeysCommand {
 
 #[derive(Subcommand)]
 enum HandlerCommand {
+    /// Lists every handler that was ever registered
+    List,
     /// Stops new deliveries to a handler; what is pending stays visible
     Retire {
+        /// Its name
+        name: String,
+    },
+    /// Takes a retirement back, for events from now on
+    Restore {
         /// Its name
         name: String,
     },
@@ -174,9 +181,7 @@ async fn carry_out(command: Command, shared: Shared) -> Result<ExitCode, Failure
         Command::Token(command) => token::run(command, &open_state(&load()?).await?).await,
         Command::Access(command) => access::run(&command, &open_state(&load()?).await?).await,
         Command::Keys(KeysCommand::Generate) => say(&MasterKey::generate().base64()),
-        Command::Handler(HandlerCommand::Retire { name }) => {
-            retire(&open_state(&load()?).await?, &name).await
-        }
+        Command::Handler(command) => handler(command, &open_state(&load()?).await?).await,
     }
 }
 
@@ -187,6 +192,11 @@ async fn serve(config: Config, roles: Roles) -> Result<ExitCode, Failure> {
     let listener =
         listener.map_err(|error| Failure::Failed(format!("listen: {}: {error}", config.listen)))?;
     tracing::info!(address = %config.listen, public_url = %config.public_url, ?roles, "starting");
+    if !roles.api && config.public_url.port() == Some(config.listen.port()) {
+        tracing::warn!(
+            "links in mails lead to this worker, which has no pages: set publicUrl to the API's address"
+        );
+    }
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));
     process::run(config, roles, listener, stop).await?;
@@ -233,19 +243,41 @@ pub(crate) fn start_log(filter: &str, json: bool) {
 }
 
 async fn open_state(config: &Config) -> Result<Store, Failure> {
-    std::fs::create_dir_all(&config.data_dir)?;
+    process::make_private(&config.data_dir)?;
     let store = Store::connect(&config.state).await?;
     store.migrate().await?;
     Ok(store)
 }
 
-async fn retire(store: &Store, name: &str) -> Result<ExitCode, Failure> {
+async fn handler(command: HandlerCommand, store: &Store) -> Result<ExitCode, Failure> {
     let mut tx = store.begin().await?;
-    if !deliveries::retire(&mut tx, name).await? {
-        return Err(Failure::Failed(format!("there is no active handler '{name}'")));
+    let (done, said, wrong) = match &command {
+        HandlerCommand::List => {
+            for row in deliveries::handlers(store).await? {
+                let state =
+                    row.retired_at.map_or("active".to_owned(), |at| format!("retired since {at}"));
+                writeln!(std::io::stdout(), "{}  {state}", row.name)?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        HandlerCommand::Retire { name } => (
+            deliveries::retire(&mut tx, name).await?,
+            format!(
+                "'{name}' gets no new deliveries from now on, until `outport handler restore {name}`"
+            ),
+            format!("there is no handler '{name}'"),
+        ),
+        HandlerCommand::Restore { name } => (
+            deliveries::restore(&mut tx, name).await?,
+            format!("'{name}' gets the events from now on"),
+            format!("there is no retired handler '{name}'"),
+        ),
+    };
+    if !done {
+        return Err(Failure::Failed(wrong));
     }
     tx.commit().await?;
-    say(&format!("'{name}' gets no new deliveries from now on"))
+    say(&said)
 }
 
 /// One line on standard output.

@@ -21,6 +21,7 @@ use outport_domain::{
     limits::Limits,
 };
 use outport_objects::s3::{ChecksumMode, S3Config, S3Credentials, SecretAccessKey};
+use outport_relay::mail::{MailUrl, Sender};
 use outport_source::SourceConfig;
 use outport_store::StoreConfig;
 use url::Url;
@@ -112,6 +113,11 @@ impl Config {
         let mail_url = s
             .optional("mail.url")
             .unwrap_or_else(|| format!("file://{}", absolute(&data_dir.join("mail")).display()));
+        check_mail(s, &mail_url);
+        let log_filter = s.text("log.filter");
+        if tracing_subscriber::EnvFilter::try_new(&log_filter).is_err() {
+            s.wrong("log.filter", "must be a filter such as info,outport=debug");
+        }
         let master_key = master_key(s, &data_dir, embedded);
         let limits = limits(s);
         let connections = connections(s, &limits);
@@ -127,6 +133,9 @@ impl Config {
                     .to_owned(),
             );
         }
+        if jwt.as_ref().is_some_and(|jwt| jwt.issuer.is_none() || jwt.audience.is_none()) {
+            notices.push("jwt.issuer or jwt.audience is not set: JWTs made for other services may be accepted".to_owned());
+        }
         if public_url.scheme() == "http" && !is_loopback(&public_url) {
             notices.push("publicUrl is http: links in mails travel unprotected".to_owned());
         }
@@ -135,7 +144,7 @@ impl Config {
             public_url,
             behind_proxy: s.flag("behindProxy"),
             resources_dir: PathBuf::from(s.text("resourcesDir")),
-            log_filter: s.text("log.filter"),
+            log_filter,
             log_json: s.one_of("log.format", &["text", "json"]) == "json",
             state,
             objects,
@@ -200,8 +209,24 @@ fn state(s: &mut Settings, data_dir: &Path) -> StoreConfig {
     }
 }
 
+fn check_mail(s: &mut Settings, url: &str) {
+    if let Err(error) = MailUrl::parse(url) {
+        // It may hold a password.
+        s.wrong_secret("mail.url", &format!("cannot be used: {error}"));
+    }
+    if let Err(error) = Sender::parse(&s.text("mail.from")) {
+        s.wrong("mail.from", &format!("cannot be used: {error}"));
+    }
+}
+
 fn objects(s: &mut Settings, data_dir: &Path) -> ObjectsConfig {
     let Some(bucket) = s.optional("s3.bucket") else {
+        for name in ["s3.prefix", "s3.region", "s3.endpoint", "s3.publicEndpoint", "s3.accessKeyId"]
+        {
+            if s.optional(name).is_some() {
+                s.wrong(name, "means nothing without s3.bucket");
+            }
+        }
         let folder =
             s.optional("objects.dir").map_or_else(|| data_dir.join("objects"), PathBuf::from);
         return ObjectsConfig::Folder(folder);
@@ -309,6 +334,13 @@ fn jwt(s: &mut Settings) -> Option<JwtConfig> {
         );
     }
     let keys = sources.pop()?;
+    match &keys {
+        KeySource::Secret(secret) if secret.len() < 32 => {
+            s.wrong_secret("jwt.hs256Secret", "must be at least 32 bytes long (RFC 7518)");
+        }
+        KeySource::File(path) if !path.is_file() => s.wrong("jwt.jwksFile", "must be a file"),
+        _ => {}
+    }
     Some(JwtConfig { keys, issuer, audience, claims, id_namespace })
 }
 
@@ -352,8 +384,10 @@ fn limits(s: &mut Settings) -> Limits {
         requests_per_minute: s.number("limits.requestsPerMinute") as u32,
         drain: s.seconds("limits.drainSeconds"),
     };
-    for conflict in limits.conflicts() {
-        s.conflict(conflict);
+    if s.are_all_right() {
+        for conflict in limits.conflicts() {
+            s.conflict(conflict);
+        }
     }
     limits
 }

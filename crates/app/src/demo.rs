@@ -68,7 +68,10 @@ pub(crate) async fn run(options: Options) -> ExitCode {
 
 async fn play(options: &Options) -> Result<(), Failed> {
     let address = SocketAddr::from(([127, 0, 0, 1], options.port));
-    let listener = TcpListener::bind(address).await.during("opening the port")?;
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|error| format!("{address}: {error}"))
+        .during("opening the port")?;
     let address = listener.local_addr().during("opening the port")?;
     let stage = Stage::set(&options.dir, address)?;
     let process = Process::build(stage.config()?).await.during("starting")?;

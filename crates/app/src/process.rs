@@ -1,18 +1,23 @@
 //! One process: everything a role needs is put together here, and runs until it is told to stop.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use outport_contract::link::LinkKeys;
-use outport_domain::{limits::Limits, resource::Resource, spec::Catalogue};
+use outport_domain::{
+    limits::Limits,
+    resource::{Column, Resource},
+    selection::Selection,
+    spec::Catalogue,
+};
 use outport_objects::{ObjectStore, local::LocalFolder, s3::S3Store};
 use outport_pipeline::Pipeline;
 use outport_relay::{
-    Reconciler, Registry, Relay,
+    DuplicateHandler, Reconciler, Registry, Relay,
     handlers::{Correspondence, SendExportCompletedMessage, SendExportFailedMessage},
     mail::{MailUrl, Mailer, Sender, Templates},
 };
-use outport_source::Source;
-use outport_store::{Store, deliveries, submit::Submitter};
+use outport_source::{Batch, Source};
+use outport_store::{Engine, Store, deliveries, submit::Submitter};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -24,7 +29,7 @@ use crate::{
     },
     auth::{Authenticator, jwt::JwtVerifier},
     config::{Config, ObjectsConfig},
-    worker,
+    http, worker,
 };
 
 /// The version of the one key that this process knows; a ring with more comes with rotation.
@@ -52,6 +57,12 @@ impl Roles {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct StartError(pub String);
+
+impl From<DuplicateHandler> for StartError {
+    fn from(error: DuplicateHandler) -> Self {
+        Self::new("handlers", &error)
+    }
+}
 
 impl StartError {
     fn new(what: &str, error: &dyn std::error::Error) -> Self {
@@ -114,7 +125,7 @@ impl Process {
                 )));
             }
         }
-        std::fs::create_dir_all(&config.data_dir)
+        make_private(&config.data_dir)
             .map_err(|error| StartError::new("dataDir cannot be made", &error))?;
         let store = Store::connect(&config.state)
             .await
@@ -151,8 +162,9 @@ impl Process {
         stop: CancellationToken,
     ) -> Result<(), StartError> {
         let store = self.store.clone();
+        let _only_process = self.take_embedded_state()?;
         let router = self.router(roles)?;
-        let http = tokio::spawn(serve(listener, router, stop.clone(), self.limits.drain));
+        let http = tokio::spawn(http::serve(listener, router, stop.clone(), self.limits.drain));
         let mut tasks = Vec::new();
         if roles.worker {
             let pipeline = self.pipeline();
@@ -188,6 +200,25 @@ impl Process {
         }
     }
 
+    /// On SQLite this must be the only process; the lock goes with it, however it ends.
+    fn take_embedded_state(&self) -> Result<Option<std::fs::File>, StartError> {
+        if self.store.engine() != Engine::Sqlite {
+            return Ok(None);
+        }
+        let path = self.config.data_dir.join("outport.lock");
+        let failed =
+            |error: std::io::Error| StartError::new("the embedded state cannot be locked", &error);
+        let file = std::fs::File::create(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(std::fs::TryLockError::WouldBlock) => Err(StartError(format!(
+                "another process runs on {}: an SQLite state serves one process alone",
+                self.config.data_dir.display()
+            ))),
+            Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
+        }
+    }
+
     /// What runs of this process share.
     pub fn pipeline(&self) -> Pipeline {
         Pipeline {
@@ -203,6 +234,28 @@ impl Process {
     /// Checks that mails can be handed over; the error is safe to show.
     pub async fn check_mail(&self) -> Result<(), String> {
         self.correspondence.mailer.check().await.map_err(|error| error.to_string())
+    }
+
+    /// Checks that a resource's table and columns are there, by reading none of its rows.
+    pub async fn check_resource(&self, resource: &Resource) -> Result<(), String> {
+        let selection = Selection {
+            relation: resource.relation.clone(),
+            columns: resource.columns.iter().map(Column::reference).collect(),
+            predicate: resource.scope.nothing(),
+            order: resource.order.clone(),
+            time_zone: resource.time_zone,
+        };
+        let source =
+            self.sources.get(&resource.connection).ok_or("its connection is not configured")?;
+        let read = async {
+            let mut rows = source.open(&selection).await?;
+            rows.next(&mut Batch::new(selection.columns.len())).await
+        };
+        match tokio::time::timeout(self.limits.no_progress, read).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_elapsed) => Err("the source did not answer in time".to_owned()),
+        }
     }
 
     fn mail_check(&self) -> Check {
@@ -238,23 +291,6 @@ impl Process {
     }
 }
 
-/// Serves until `stop`, then lets running requests end within the drain time.
-async fn serve(
-    listener: TcpListener,
-    router: axum::Router,
-    stop: CancellationToken,
-    drain: Duration,
-) -> std::io::Result<()> {
-    let app = router.into_make_service_with_connect_info::<std::net::SocketAddr>();
-    let stopped = stop.clone();
-    let serving =
-        axum::serve(listener, app).with_graceful_shutdown(async move { stopped.cancelled().await });
-    tokio::select! {
-        served = serving.into_future() => served,
-        () = async { stop.cancelled().await; tokio::time::sleep(drain).await } => Ok(()),
-    }
-}
-
 async fn sweep(pipeline: Pipeline, stop: CancellationToken) {
     while !stop.is_cancelled() {
         match pipeline.sweep().await {
@@ -271,6 +307,15 @@ async fn sweep(pipeline: Pipeline, stop: CancellationToken) {
             () = tokio::time::sleep(pipeline.limits.sweep_every) => {}
         }
     }
+}
+
+/// Makes a folder that only its owner may look into; one that is there already stays as it is.
+pub(crate) fn make_private(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
 }
 
 async fn objects(config: &Config) -> Result<Arc<dyn ObjectStore>, StartError> {
@@ -350,10 +395,8 @@ fn correspondence(
 /// Every compiled handler. A new one is its file and one line here.
 fn registry(correspondence: &Arc<Correspondence>) -> Result<Registry, StartError> {
     let mut registry = Registry::new();
-    let registered = registry
-        .register(SendExportCompletedMessage::new(Arc::clone(correspondence)))
-        .and_then(|()| registry.register(SendExportFailedMessage::new(Arc::clone(correspondence))));
-    registered.map_err(|error| StartError::new("handlers", &error))?;
+    registry.register(SendExportCompletedMessage::new(Arc::clone(correspondence)))?;
+    registry.register(SendExportFailedMessage::new(Arc::clone(correspondence)))?;
     Ok(registry)
 }
 
@@ -361,5 +404,14 @@ fn registry(correspondence: &Arc<Correspondence>) -> Result<Registry, StartError
 async fn register(store: &Store, registry: &Registry) -> Result<(), outport_store::StoreError> {
     let mut tx = store.begin().await?;
     deliveries::register(&mut tx, &registry.rows()).await?;
-    tx.commit().await
+    tx.commit().await?;
+    let retired =
+        deliveries::handlers(store).await?.into_iter().filter(|row| row.retired_at.is_some());
+    for row in retired.filter(|row| registry.rows().iter().any(|own| own.name == row.name)) {
+        tracing::warn!(
+            handler = row.name,
+            "is retired: it gets no new deliveries until `outport handler restore`"
+        );
+    }
+    Ok(())
 }

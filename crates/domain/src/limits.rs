@@ -146,25 +146,18 @@ impl Limits {
     pub fn conflicts(&self) -> Vec<&'static str> {
         let mut found = Vec::new();
         if self.heartbeat * 3 > self.lease {
-            found.push("the heartbeat must be at most a third of the lease, so that one lost renewal loses no job");
+            found.push("limits.heartbeatMilliseconds must be at most a third of limits.leaseSeconds, so that one lost renewal loses no job");
         }
         if self.no_progress < self.lease {
-            found.push("the no-progress time must be at least the lease");
-        }
-        if self.job_failures == 0 || self.delivery_attempts == 0 {
-            found.push("a job and a delivery need at least one attempt");
-        }
-        if self.running_per_worker == 0
-            || self.running_per_organization == 0
-            || self.handlers_at_once == 0
-        {
-            found.push("at least one job and one handler must be allowed to run");
+            found.push("limits.noProgressSeconds must be at least limits.leaseSeconds");
         }
         if self.bytes_per_export > fixed::PART_BYTES as u64 * fixed::PARTS_PER_UPLOAD {
-            found.push("the byte limit of an export does not fit into 10,000 parts of 11 MiB");
+            found.push(
+                "limits.bytesPerExport must be at most 115,343,360,000: 10,000 parts of 11 MiB",
+            );
         }
-        if self.presigned_url > Duration::from_secs(15 * MINUTE) {
-            found.push("a pre-signed URL lives at most 15 minutes");
+        if self.presigned_url > Duration::from_mins(15) {
+            found.push("limits.presignedUrlSeconds must be at most 900");
         }
         found
     }

@@ -11,7 +11,7 @@ use crate::{
     column::{ColumnType, Digits},
     dialect::{FormulaGuard, InvalidText},
     locale::Locale,
-    selection::{ColumnRef, Order, Relation},
+    selection::{ColumnRef, Order, Predicate, Relation, Test},
 };
 use declared::Declared;
 
@@ -55,6 +55,27 @@ pub struct Scope {
     pub cooperative: Option<ColumnRef>,
     /// Not NULL when the row is deleted.
     pub deleted_at: Option<ColumnRef>,
+}
+
+impl Scope {
+    /// A predicate that no row passes and that names every column of the scope, so that reading
+    /// by it proves that they are there.
+    pub fn nothing(&self) -> Predicate {
+        let columns = [
+            Some(&self.organization),
+            self.company.as_ref(),
+            self.cooperative.as_ref(),
+            self.deleted_at.as_ref(),
+        ];
+        let is_null = |column: &ColumnRef| Predicate::Column {
+            column: column.clone(),
+            test: Test::Null,
+            negated: false,
+        };
+        let mut all: Vec<Predicate> = columns.into_iter().flatten().map(is_null).collect();
+        all.push(Predicate::Any(Vec::new()));
+        Predicate::All(all)
+    }
 }
 
 /// One exportable column.

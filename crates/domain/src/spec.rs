@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::{
     caller::Caller,
-    column::Digits,
+    column::ColumnType,
     dialect::CsvDialect,
     filter::{self, FilterContext},
     id::{CompanyId, CooperativeId, Id},
@@ -24,6 +24,7 @@ use crate::{
     resource::{Column, Resource},
     selection::{ColumnRef, Order, Predicate, Selection},
 };
+pub use columns::OutputColumn;
 use columns::{column_entry, shown};
 use scope::scope_predicate;
 
@@ -69,17 +70,6 @@ pub struct ExportSpec {
     pub file_name: String,
     /// Who gets the mail, when it is not the caller.
     pub notify_email: Option<String>,
-}
-
-/// One column of the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutputColumn {
-    /// Its key.
-    pub key: String,
-    /// Its header.
-    pub label: String,
-    /// Of a decimal, where declared.
-    pub digits: Option<Digits>,
 }
 
 const MEMBERS: [&str; 17] = [
@@ -301,6 +291,15 @@ impl Body<'_> {
                         FieldCode::ForbiddenColumn,
                         format!("column '{key}' may not be read"),
                     );
+                }
+                Some(column)
+                    if matches!(column.column_type, ColumnType::Json | ColumnType::Binary) =>
+                {
+                    let message = format!(
+                        "column '{key}' is of type {} and has no order",
+                        column.column_type.name()
+                    );
+                    errors.push(path, FieldCode::NotSupported, message);
                 }
                 Some(column) => order.push(Order { column: column.reference(), descending }),
             }

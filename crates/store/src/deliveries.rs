@@ -17,7 +17,7 @@ use crate::events::StoredEvent;
 #[cfg(test)]
 pub(crate) use attempt::due;
 pub use attempt::{claim, finish, next_due, renew};
-pub use handlers::{backfill, reconcile, register, retire};
+pub use handlers::{HandlerView, backfill, handlers, reconcile, register, restore, retire};
 pub use receipts::{receipt, record_receipt};
 pub use view::{find, list, retry};
 

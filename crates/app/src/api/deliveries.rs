@@ -166,6 +166,9 @@ pub async fn backfill(
 ) -> Result<(StatusCode, Json<BackfillView>), Problem> {
     let caller = administrator(caller)?;
     let since = since(&body)?;
+    if handler.0.contains('\0') {
+        return Err(Problem::not_found());
+    }
     let mut tx = state.store.begin().await?;
     let added = deliveries::backfill(&mut tx, caller.organization, &handler.0, since).await?;
     tx.commit().await?;

@@ -14,6 +14,8 @@ use futures::StreamExt as _;
 use outport_domain::{
     caller::{Caller, Permission},
     job::{ExportJob, FinishedFile, JobStatus},
+    json::FieldCode,
+    spec::{self, RequestContext},
 };
 use outport_objects::{DownloadHeaders, disposition::content_disposition};
 use outport_store::access::{self, Download};
@@ -118,6 +120,13 @@ fn may_read_columns(
                 return Err(Problem::new(ProblemCode::Forbidden, detail));
             }
         }
+    }
+    // What a filter or an order tells of a column is read as well.
+    let context = RequestContext { caller, locale: job.locale, requested_at: job.created_at };
+    let faults = spec::parse(&job.request, &state.catalogue, context).err().unwrap_or_default();
+    if faults.iter().any(|fault| fault.code == FieldCode::ForbiddenColumn) {
+        let detail = "The file was made with a column that this credential may not read.";
+        return Err(Problem::new(ProblemCode::Forbidden, detail));
     }
     Ok(())
 }

@@ -151,6 +151,14 @@ pub async fn rerun(visit: Visit) -> Response {
     }
 }
 
+impl Followed {
+    /// Only who asked for it, and only when its time ran out by itself: a file that was deleted
+    /// by request does not come back through a mailbox.
+    fn may_rerun(&self) -> bool {
+        self.gone && self.job.caller.user == self.user && self.job.deleted_at.is_none()
+    }
+}
+
 impl Visit {
     /// Verifies the token and looks up the holder's right as it is now.
     async fn follow(&self) -> Result<Followed, Problem> {
@@ -174,10 +182,12 @@ impl Visit {
         Ok(Followed { token: self.token.clone(), user, job, gone })
     }
 
-    /// Submits the job's request again with the rights that its requester still has.
+    /// Submits the job's request again. The rights are those of the request; what took them away
+    /// since is a revoked or ended API token, or a revocation of the user or organization.
     async fn run_again(&self, followed: Followed) -> Result<(), Problem> {
-        let Followed { user, job, .. } = followed;
-        if job.caller.user != user || !self.credential_is_live(&job).await? {
+        let may_rerun = followed.may_rerun();
+        let Followed { job, .. } = followed;
+        if !may_rerun || !self.credential_is_live(&job).await? {
             return Err(Problem::new(ProblemCode::Forbidden, "The link gives no access."));
         }
         let key = IdempotencyKey {
@@ -214,7 +224,7 @@ impl Visit {
     fn gone(&self, followed: &Followed) -> Response {
         let job = &followed.job;
         let words = self.pages.words(job.locale);
-        let rerun = (job.caller.user == followed.user).then_some(followed.token.as_str());
+        let rerun = followed.may_rerun().then_some(followed.token.as_str());
         let values = context! {
             text => words.gone.text.as_str(), facts => facts(job, words), download => (),
             rerun, words => buttons(words),

@@ -25,9 +25,12 @@ pub(super) struct Whom {
     /// The organization's id
     #[arg(long, value_parser = parse_id::<kind::Organization>)]
     organization: OrganizationId,
-    /// One user of it [default: all of the organization]
-    #[arg(long, value_parser = parse_id::<kind::User>)]
+    /// One user of it
+    #[arg(long, value_parser = parse_id::<kind::User>, required_unless_present = "everybody")]
     user: Option<UserId>,
+    /// All of the organization
+    #[arg(long, conflicts_with = "user")]
+    everybody: bool,
 }
 
 impl Whom {

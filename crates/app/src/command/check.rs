@@ -12,6 +12,7 @@ pub(super) async fn run(config: Config) -> Result<ExitCode, Failure> {
         writeln!(out, "note  {notice}")?;
     }
     writeln!(out, "ok    configuration")?;
+    let resources_dir = config.resources_dir.clone();
     let process = build(config).await?;
     writeln!(out, "ok    state database, migrated")?;
     writeln!(out, "ok    {} resource(s), mail templates", process.catalogue.0.len())?;
@@ -22,6 +23,14 @@ pub(super) async fn run(config: Config) -> Result<ExitCode, Failure> {
     for (name, source) in process.sources.iter() {
         let checked = source.check().await.map_err(|error| error.to_string());
         failed |= line(&mut out, &format!("connection '{name}'"), checked)?;
+    }
+    for resource in process.catalogue.0.values() {
+        let checked = process.check_resource(resource).await;
+        failed |= line(&mut out, &format!("resource '{}'", resource.name), checked)?;
+    }
+    if process.catalogue.0.is_empty() {
+        let nothing = Err(format!("there is no resource file in {}", resources_dir.display()));
+        failed |= line(&mut out, "resources", nothing)?;
     }
     process.store.close().await;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -142,7 +142,9 @@ async fn list(organization: OrganizationId, store: &Store) -> Result<ExitCode, F
                 _ => "active",
             };
             let scopes: Vec<&str> = token.caller.scopes.iter().map(String::as_str).collect();
-            writeln!(out, "{}  {state:<8}  {}  {}", token.id, token.name, scopes.join(","))?;
+            let owner = token.caller.email.as_deref().unwrap_or("-");
+            let (id, name, user) = (token.id, &token.name, token.caller.user);
+            writeln!(out, "{id}  {state:<8}  {name}  owner {user} {owner}  {}", scopes.join(","))?;
         }
         after = page.next;
         if after.is_none() {

@@ -125,7 +125,18 @@ impl Settings {
     }
 
     pub(super) fn number(&mut self, name: &str) -> u64 {
-        let number = self.parsed::<u64>(name, "a whole number").unwrap_or_default();
+        const MAY_BE_ZERO: [&str; 6] = [
+            "limits.requestsPerMinute",
+            "limits.drainSeconds",
+            "limits.jobBackoffMilliseconds",
+            "limits.jobBackoffMostSeconds",
+            "limits.deliveryBackoffMilliseconds",
+            "limits.deliveryBackoffMostSeconds",
+        ];
+        let Some(number) = self.parsed::<u64>(name, "a whole number below 2^64") else { return 1 };
+        if number == 0 && !MAY_BE_ZERO.contains(&name) {
+            self.wrong(name, "must be at least 1");
+        }
         // Every limit fits the smallest type that one is kept in, or is a count of rows or bytes.
         if number > u64::from(u32::MAX) && !name.ends_with("PerExport") {
             self.wrong(name, "must be below 4,294,967,296");
@@ -165,6 +176,11 @@ impl Settings {
     /// Notes a wrong value, and shows it.
     pub(super) fn wrong(&mut self, name: &str, rule: &str) {
         let value = self.text(name);
+        if value.is_empty() || (value.contains("://") && value.contains('@')) {
+            // Nothing to show, or a URL with credentials.
+            self.wrong_secret(name, rule);
+            return;
+        }
         self.faults.push(format!("{name} ({}) is '{value}' and {rule}", environment_name(name)));
     }
 
@@ -173,8 +189,13 @@ impl Settings {
         self.faults.push(format!("{name} ({}) {rule}", environment_name(name)));
     }
 
+    /// Whether nothing was wrong so far, so that rules between values can be judged.
+    pub(super) fn are_all_right(&self) -> bool {
+        self.faults.is_empty()
+    }
+
     pub(super) fn conflict(&mut self, rule: &str) {
-        self.faults.push(format!("limits: {rule}"));
+        self.faults.push(rule.to_owned());
     }
 
     /// Everything that was wrong, each once.
@@ -190,7 +211,7 @@ impl Settings {
 pub(super) fn key_file(data_dir: &Path) -> io::Result<MasterKey> {
     let path = data_dir.join("master.key");
     if !path.exists() {
-        std::fs::create_dir_all(data_dir)?;
+        crate::process::make_private(data_dir)?;
         let mut options = std::fs::OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]

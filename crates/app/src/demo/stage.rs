@@ -51,7 +51,8 @@ impl Stage {
             }
             fs::remove_dir_all(dir).during(STEP)?;
         }
-        fs::create_dir_all(dir.join("resources")).during(STEP)?;
+        let made = fs::create_dir_all(dir.join("resources"));
+        made.map_err(|error| format!("{}: {error}", dir.display())).during(STEP)?;
         let dir = fs::canonicalize(dir).during(STEP)?;
         fs::write(dir.join(MARKER), "made by `outport demo`; made anew by the next one\n")
             .during(STEP)?;

@@ -80,6 +80,9 @@ async fn a_backfill_gives_a_handler_older_events(world: &World) {
     assert_eq!((status.as_u16(), &filled), (202, &j!({"handler": "late", "deliveries": 1})));
     let (_, again) = call(world, Method::POST, path, since).await;
     assert_eq!(again["deliveries"], 0);
-    let (status, _) = call(world, Method::POST, "/v1/handlers/nobody/backfill", since).await;
-    assert_eq!(status, 404);
+    for nobody in ["nobody", "%00", "late%00"] {
+        let path = format!("/v1/handlers/{nobody}/backfill");
+        let (status, _) = call(world, Method::POST, &path, since).await;
+        assert_eq!(status, 404, "{nobody}");
+    }
 }

@@ -10,6 +10,7 @@ on_both_stores!(
     looking_at_a_link_never_uses_it_up_and_only_the_file_is_audited,
     a_link_is_refused_once_its_holder_has_no_right,
     an_expired_link_says_so_and_offers_to_run_the_export_again,
+    a_file_that_was_deleted_does_not_come_back_by_its_link,
     a_rerun_by_link_needs_the_rights_of_its_requester,
     a_link_redirects_to_a_store_with_public_urls: presigned,
 );
@@ -151,6 +152,21 @@ async fn a_rerun_by_link_needs_the_rights_of_its_requester(world: &World) {
     tx.commit().await.expect("a commit");
     let path = format!("/d/{}/rerun", world.link(&job, 600));
     let (status, _, page) = call(world, Method::POST, &path).await;
+    assert_eq!(status, 403, "{page}");
+    assert_eq!(world.jobs().await.len(), 1);
+}
+
+async fn a_file_that_was_deleted_does_not_come_back_by_its_link(world: &World) {
+    let job = world.completed().await;
+    let mut tx = world.store.begin().await.expect("a transaction");
+    let deleted = outport_store::jobs::delete_file(&mut tx, world.organization, job.id).await;
+    assert!(deleted.expect("a deletion").is_some());
+    tx.commit().await.expect("a commit");
+    let token = world.link(&job, 600);
+    let (status, _, page) = call(world, Method::GET, &format!("/d/{token}")).await;
+    assert_eq!(status, 410);
+    assert!(!page.contains("/rerun"), "{page}");
+    let (status, _, page) = call(world, Method::POST, &format!("/d/{token}/rerun")).await;
     assert_eq!(status, 403, "{page}");
     assert_eq!(world.jobs().await.len(), 1);
 }

@@ -3,9 +3,21 @@
 use serde_json::value::RawValue;
 
 use crate::{
+    column::Digits,
     json::{FieldCode, FieldErrors, JsonType, join, object, string, type_of},
     limits::fixed,
 };
+
+/// One column of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputColumn {
+    /// Its key.
+    pub key: String,
+    /// Its header.
+    pub label: String,
+    /// Of a decimal, where declared.
+    pub digits: Option<Digits>,
+}
 
 /// A key, or `{"key": …, "label": …}`.
 pub(super) fn column_entry(

@@ -33,7 +33,10 @@ pub(super) fn failure(error: sqlx::Error, stage: Stage) -> SourceError {
         ),
         _ => lost(stage),
     };
-    made.with_cause(error)
+    match error.as_database_error().and_then(sqlx::error::DatabaseError::code) {
+        Some(sqlstate) if holds_values(&sqlstate) => made,
+        _ => made.with_cause(error),
+    }
 }
 
 /// The connection is gone.
@@ -84,19 +87,16 @@ fn by_state(sqlstate: &str, message: &str, stage: Stage) -> SourceError {
 
 /// The server's own words, short, and without the values that it quotes in errors about data.
 fn shown(sqlstate: &str, message: &str) -> String {
-    let mut text: String =
-        message.chars().filter(|c| !c.is_control()).take(MESSAGE_CHARS).collect();
-    if sqlstate.starts_with("22") || sqlstate.starts_with("23") {
-        let mut parts = text.split('"');
-        let mut shown = parts.next().unwrap_or_default().to_owned();
-        if parts.next().is_some() {
-            // From the first quote to the last: a value may hold quotes itself.
-            shown.push_str("[value]");
-            shown.push_str(parts.next_back().unwrap_or_default());
-        }
-        text = shown;
+    if holds_values(sqlstate) {
+        return format!("a value could not be read or computed (SQLSTATE {sqlstate})");
     }
-    text
+    message.chars().filter(|c| !c.is_control()).take(MESSAGE_CHARS).collect()
+}
+
+/// Whether messages of this state quote values of rows: data exceptions and broken constraints.
+/// Their words depend on the server's language, so none of them is passed on or logged.
+fn holds_values(sqlstate: &str) -> bool {
+    sqlstate.starts_with("22") || sqlstate.starts_with("23")
 }
 
 #[cfg(test)]
@@ -138,7 +138,9 @@ mod tests {
     #[test]
     fn values_of_rows_are_not_passed_on() {
         let message = r#"invalid input syntax for type integer: "12"3""#;
-        assert_eq!(shown("22P02", message), "invalid input syntax for type integer: [value]");
+        let shown_message = "a value could not be read or computed (SQLSTATE 22P02)";
+        assert_eq!(shown("22P02", message), shown_message);
+        assert_eq!(shown("22P02", "la sintaxis no es válida: «12»"), shown_message);
         assert_eq!(
             shown("42P01", r#"relation "t" does not exist"#),
             r#"relation "t" does not exist"#

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use outport_domain::id::OrganizationId;
-use sea_orm::{ColumnTrait as _, EntityTrait as _, IntoActiveModel as _, QueryFilter as _, Value};
+use sea_orm::{
+    ColumnTrait as _, EntityTrait as _, IntoActiveModel as _, QueryFilter as _, QueryOrder as _,
+    Value,
+};
 
 use super::HandlerRow;
 use crate::{
-    Engine, StoreError, Tx,
+    Engine, Store, StoreError, Tx,
     entity::{event, handler, handler_event},
     instant, outbox,
 };
@@ -74,6 +77,52 @@ pub async fn retire(tx: &mut Tx, handler: &str) -> Result<bool, StoreError> {
         )
         .await?;
     Ok(changed > 0)
+}
+
+/// Takes a retirement back: the handler gets the events that are committed from now on.
+/// `false` when it is not retired.
+pub async fn restore(tx: &mut Tx, handler: &str) -> Result<bool, StoreError> {
+    let now = tx.now().await?;
+    tx.run(
+        "UPDATE handler_events SET registered_at = $1, reconciled_to = $1 WHERE handler = $2 \
+         AND EXISTS (SELECT 1 FROM handlers WHERE name = $2 AND retired_at IS NOT NULL)",
+        [now.into(), handler.into()],
+    )
+    .await?;
+    let changed = tx
+        .run(
+            "UPDATE handlers SET retired_at = NULL, registered_at = $1 \
+             WHERE name = $2 AND retired_at IS NOT NULL",
+            [now.into(), handler.into()],
+        )
+        .await?;
+    Ok(changed > 0)
+}
+
+/// A registered handler as people see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandlerView {
+    /// Its name.
+    pub name: String,
+    /// Since when it gets events.
+    pub registered_at: DateTime<Utc>,
+    /// Since when it gets none any more.
+    pub retired_at: Option<DateTime<Utc>>,
+}
+
+/// Every handler that was ever registered, by name.
+pub async fn handlers(store: &Store) -> Result<Vec<HandlerView>, StoreError> {
+    let rows =
+        handler::Entity::find().order_by_asc(handler::Column::Name).all(store.reader()).await?;
+    rows.into_iter()
+        .map(|row| {
+            Ok(HandlerView {
+                name: row.name,
+                registered_at: instant::at(row.registered_at)?,
+                retired_at: instant::maybe_at(row.retired_at)?,
+            })
+        })
+        .collect()
 }
 
 /// Inserts deliveries that are missing for events since each active handler's registration.

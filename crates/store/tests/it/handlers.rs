@@ -13,6 +13,7 @@ on_both_engines!(
     what_is_missing_is_inserted_once,
     older_events_are_backfilled_on_request,
     a_retired_handler_gets_nothing_new,
+    a_restored_handler_gets_events_from_then_on,
     registrations_and_events_at_once_miss_nothing,
 );
 
@@ -120,6 +121,31 @@ async fn a_retired_handler_gets_nothing_new(bench: Bench) {
     assert_eq!(reconcile(&bench).await, 0);
     assert_eq!(deliveries_of(&bench, HANDLER).await, 1, "what it had is left");
     assert_eq!(backfill(&bench, OrganizationId::new(), HANDLER).await, None);
+}
+
+async fn a_restored_handler_gets_events_from_then_on(bench: Bench) {
+    bench.register(HANDLER, &[COMPLETED]).await;
+    assert!(!restore(&bench).await, "it is not retired");
+    assert!(retire(&bench, HANDLER).await);
+    bench.completed(OrganizationId::new()).await;
+    let view = deliveries::handlers(&bench.store).await.expect("read");
+    assert!(view[0].retired_at.is_some());
+    assert!(restore(&bench).await);
+    assert_eq!(
+        reconcile(&bench).await,
+        0,
+        "what was committed while it was retired is not its own"
+    );
+    bench.completed(OrganizationId::new()).await;
+    assert_eq!(deliveries_of(&bench, HANDLER).await, 1);
+    assert_eq!(deliveries::handlers(&bench.store).await.expect("read")[0].retired_at, None);
+}
+
+async fn restore(bench: &Bench) -> bool {
+    let mut tx = bench.store.begin().await.expect("a transaction");
+    let restored = deliveries::restore(&mut tx, HANDLER).await.expect("restored");
+    tx.commit().await.expect("a commit");
+    restored
 }
 
 async fn registrations_and_events_at_once_miss_nothing(bench: Bench) {
