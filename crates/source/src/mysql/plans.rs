@@ -1,7 +1,9 @@
-//! Tests of which indexes the server uses for our statements.
+//! Tests of what the server does with our statements: which indexes it uses, and what becomes of
+//! a table that is emptied after the snapshot.
 
 use outport_domain::{
     column::ColumnType,
+    failure::Disposition,
     selection::{Bound, ColumnRef, Place, Predicate, Relation, Selection, Test, Value},
 };
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
@@ -99,4 +101,21 @@ async fn ordinary_filters_use_ordinary_indexes() {
         let (index, sql) = index_of(&mut connection, predicate).await;
         assert_eq!(index, name, "{sql}");
     }
+}
+
+#[tokio::test]
+async fn a_table_that_is_truncated_after_the_snapshot_is_an_error_to_retry() {
+    let table = format!("outport_truncated_{}", uuid::Uuid::new_v4().simple());
+    let mut writer = connected().await;
+    run(&mut writer, &format!("CREATE TABLE {table} (id integer) ENGINE = InnoDB")).await;
+    run(&mut writer, &format!("INSERT INTO {table} VALUES (1), (2)")).await;
+    let mut reader = connected().await;
+    session::pin(&mut reader).await.expect("settings");
+    session::take_snapshot(&mut reader).await.expect("a snapshot");
+    run(&mut writer, &format!("TRUNCATE {table}")).await;
+    let read = session::rows(&mut reader, format!("SELECT id FROM {table}")).await;
+    drop(reader);
+    run(&mut writer, &format!("DROP TABLE {table}")).await;
+    let Err(error) = read else { panic!("rows of a table that was emptied") };
+    assert_eq!(error.disposition, Disposition::Retry, "{error:?}");
 }

@@ -4,7 +4,9 @@
 
 mod endings;
 mod mariadb;
+mod mariadb_comparisons;
 mod mariadb_endings;
+mod mariadb_values;
 mod names;
 mod predicates;
 mod proxy;
