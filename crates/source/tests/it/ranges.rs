@@ -191,7 +191,10 @@ async fn a_filter_applies_in_every_range() {
                 })
                 .to_vec(),
         );
-        assert_eq!(ids(&read(&over(3), &wanted).await.expect("rows")), [7, 30_000, 60_000]);
+        let mut found = ids(&read(&over(3), &wanted).await.expect("rows"));
+        // Within a range the plan decides on the order, and nobody asked for one.
+        found.sort_unstable();
+        assert_eq!(found, [7, 30_000, 60_000]);
     })
     .await;
 }
