@@ -4,6 +4,7 @@ mod canceling;
 mod crash_points;
 mod demo;
 mod failing;
+mod formats;
 mod harness;
 mod memory;
 mod takeover;

@@ -30,7 +30,7 @@ use column::Column;
 
 /// Bytes of values held back for a row group: readers like them large, and the memory of one
 /// export is bounded.
-const GROUP_BYTES: usize = 12 * 1024 * 1024;
+const GROUP_BYTES: usize = 8 * 1024 * 1024;
 
 /// Encodes one file.
 pub struct ParquetEncoder {
@@ -90,7 +90,13 @@ impl ParquetEncoder {
     }
 
     fn take_into(&mut self, out: &mut Vec<u8>) {
-        out.append(&mut mem::take(self.writer.inner_mut()));
+        let ready = self.writer.inner_mut();
+        if out.is_empty() {
+            // A row group need not be in memory twice.
+            mem::swap(out, ready);
+        } else {
+            out.append(ready);
+        }
     }
 }
 

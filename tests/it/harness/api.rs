@@ -61,6 +61,14 @@ impl Api {
         id_of(&body)
     }
 
+    /// Requests an export by a whole body; the job's id.
+    pub async fn export_as(&self, body: &Value) -> String {
+        let request = self.call(reqwest::Method::POST, "/v1/exports").json(body);
+        let (status, job) = self.json(request).await;
+        assert_eq!(status, 202, "{job}");
+        id_of(&job)
+    }
+
     /// The same under an idempotency key; `None` when no answer came.
     pub async fn try_export(&self, resource: &str, key: &str) -> Option<String> {
         let answer = self.request(resource, key).send().await.ok()?;
@@ -108,10 +116,15 @@ impl Api {
         .await;
     }
 
+    /// The answer to a download.
+    pub async fn download(&self, id: &str) -> reqwest::Response {
+        let request = self.call(reqwest::Method::GET, &format!("/v1/exports/{id}/file"));
+        request.send().await.expect("an answer")
+    }
+
     /// The bytes of a job's file.
     pub async fn file(&self, id: &str) -> Vec<u8> {
-        let request = self.call(reqwest::Method::GET, &format!("/v1/exports/{id}/file"));
-        let answer = request.send().await.expect("an answer");
+        let answer = self.download(id).await;
         let status = answer.status();
         let bytes = answer.bytes().await.expect("a whole file").to_vec();
         assert!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&bytes));
