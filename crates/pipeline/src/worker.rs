@@ -83,8 +83,9 @@ impl Pipeline {
             .0
             .get(&job.resource)
             .map_or("export", |resource| resource.key_stem.as_str());
-        let key = ObjectKey::of_export(job.id, fence.run, stem, &job.compression.extension(job.format))
-            .map_err(|error| Failure::new(FailureCode::Internal, error.to_string()))?;
+        let key =
+            ObjectKey::of_export(job.id, fence.run, stem, &job.compression.extension(job.format))
+                .map_err(|error| Failure::new(FailureCode::Internal, error.to_string()))?;
         Ok(Arc::new(RunState::new(self, fence, key)))
     }
 

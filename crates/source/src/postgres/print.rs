@@ -136,10 +136,10 @@ fn i32_of(value: &[u8]) -> Result<i32, NoValue> {
 }
 
 fn integer(value: &[u8], out: &mut Vec<u8>) -> Result<(), NoValue> {
-    let value = match *value {
-        [a, b, c, d, e, f, g, h] => i64::from_be_bytes([a, b, c, d, e, f, g, h]),
-        [a, b, c, d] => i64::from(i32::from_be_bytes([a, b, c, d])),
-        [a, b] => i64::from(i16::from_be_bytes([a, b])),
+    let value = match value.len() {
+        8 => i64_of(value)?,
+        4 => i64::from(i32_of(value)?),
+        2 => i64::from(value.try_into().map(i16::from_be_bytes).map_err(|_| NoValue)?),
         _ => return Err(NoValue),
     };
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
@@ -291,8 +291,8 @@ fn time(microseconds: u64, out: &mut Vec<u8>) {
         (two(seconds / 3_600), two(seconds / 60 % 60), two(seconds % 60));
     out.extend_from_slice(&[h1, h2, b':', m1, m2, b':', s1, s2]);
     if fraction > 0 {
-        let ([a, b], [c, d], [e, f]) = (two(fraction / 10_000), two(fraction / 100), two(fraction));
-        let digits = [b'.', a, b, c, d, e, f];
+        let (head, middle, tail) = (two(fraction / 10_000), two(fraction / 100), two(fraction));
+        let digits = [b'.', head[0], head[1], middle[0], middle[1], tail[0], tail[1]];
         let shown = digits.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last + 1);
         out.extend_from_slice(&digits[..shown]);
     }

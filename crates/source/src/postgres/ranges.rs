@@ -55,10 +55,10 @@ impl Statement {
         let Some(ranges) = self.ranges else { return self.sql.clone() };
         let mut sql = self.sql.clone();
         if part > 0 {
-            sql.push_str(&format!(" AND r.ctid >= '({},0)'::tid", part * RANGE_PAGES));
+            sql = format!("{sql} AND r.ctid >= '({},0)'::tid", part * RANGE_PAGES);
         }
         if part + 1 < ranges {
-            sql.push_str(&format!(" AND r.ctid < '({},0)'::tid", (part + 1) * RANGE_PAGES));
+            sql = format!("{sql} AND r.ctid < '({},0)'::tid", (part + 1) * RANGE_PAGES);
         }
         sql
     }
