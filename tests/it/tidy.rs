@@ -33,6 +33,7 @@ const LONG_FUNCTIONS: &[&str] = &[
     "crates/relay/src/mail/reason.rs: sentence",
     "crates/source/tests/it/names.rs: a_value_never_becomes_part_of_the_statement",
     "crates/source/tests/it/values.rs: postgres_prints_its_own_text",
+    "crates/source/tests/it/wire.rs: kinds",
 ];
 
 /// Our crates and which of ours each may use; nothing may use `outport`, the process.
@@ -257,6 +258,14 @@ fn long_functions(path: &str) -> Vec<String> {
     let mut long = Vec::new();
     for (at, line) in lines.iter().enumerate() {
         let Some(name) = name(line) else { continue };
+        // A trait's declaration has no body.
+        if lines[at..]
+            .iter()
+            .find(|line| line.ends_with(['{', ';', '}']))
+            .is_some_and(|line| line.ends_with(';'))
+        {
+            continue;
+        }
         let ends = |other: &&str| indent(other) == indent(line) && other.trim_start() == "}";
         let length = lines[at..].iter().position(ends).unwrap_or_default() + 1;
         if length > FUNCTION_LINES {
@@ -323,6 +332,7 @@ const LOOKS: &[(&str, usize)] = &[
     ("crates/relay/tests/it/life.rs", 3),
     ("crates/relay/tests/it/rules.rs", 1),
     ("crates/relay/tests/it/world.rs", 1),
+    ("crates/source/tests/it/ranges.rs", 1),
     ("crates/source/tests/it/world.rs", 1),
     ("tests/it/harness/wait.rs", 1),
 ];

@@ -5,6 +5,7 @@
 //! **Invariants.** This module alone reads the environment. Secrets live in types without
 //! `Debug`. A variable that nobody knows is an error: a misspelt one would be ignored silently.
 
+mod limits;
 mod settings;
 mod variables;
 
@@ -119,7 +120,7 @@ impl Config {
             s.wrong("log.filter", "must be a filter such as info,outport=debug");
         }
         let master_key = master_key(s, &data_dir, embedded);
-        let limits = limits(s);
+        let limits = limits::read(s);
         let connections = connections(s, &limits);
         let jwt = jwt(s);
         let crash = crash(s);
@@ -351,45 +352,6 @@ fn crash(s: &mut Settings) -> CrashPlan {
     }
     s.wrong("crashPoint", "must be the name of a crash point; it is meant for tests alone");
     CrashPlan::none()
-}
-
-fn limits(s: &mut Settings) -> Limits {
-    let limits = Limits {
-        request_body_bytes: s.number("limits.requestBodyBytes") as usize,
-        rows_per_export: s.number("limits.rowsPerExport"),
-        bytes_per_export: s.number("limits.bytesPerExport"),
-        snapshot_age: s.seconds("limits.snapshotAgeSeconds"),
-        no_progress: s.seconds("limits.noProgressSeconds"),
-        source_connect: s.seconds("limits.sourceConnectSeconds"),
-        finishing_step: s.seconds("limits.finishingStepSeconds"),
-        lease: s.seconds("limits.leaseSeconds"),
-        heartbeat: s.milliseconds("limits.heartbeatMilliseconds"),
-        job_failures: s.number("limits.jobFailures") as u32,
-        job_backoff: s.milliseconds("limits.jobBackoffMilliseconds"),
-        job_backoff_most: s.seconds("limits.jobBackoffMostSeconds"),
-        delivery_attempts: s.number("limits.deliveryAttempts") as u32,
-        delivery_backoff: s.milliseconds("limits.deliveryBackoffMilliseconds"),
-        delivery_backoff_most: s.seconds("limits.deliveryBackoffMostSeconds"),
-        handler_time: s.seconds("limits.handlerSeconds"),
-        handlers_at_once: s.number("limits.handlersAtOnce") as usize,
-        reconcile_every: s.seconds("limits.reconcileEverySeconds"),
-        sweep_every: s.seconds("limits.sweepEverySeconds"),
-        running_per_worker: s.number("limits.runningPerWorker") as usize,
-        running_per_organization: s.number("limits.runningPerOrganization") as u32,
-        queued_per_organization: s.number("limits.queuedPerOrganization") as u32,
-        file_retention: s.seconds("limits.fileRetentionSeconds"),
-        job_retention: s.seconds("limits.jobRetentionSeconds"),
-        presigned_url: s.seconds("limits.presignedUrlSeconds"),
-        idempotency_key: s.seconds("limits.idempotencyKeySeconds"),
-        requests_per_minute: s.number("limits.requestsPerMinute") as u32,
-        drain: s.seconds("limits.drainSeconds"),
-    };
-    if s.are_all_right() {
-        for conflict in limits.conflicts() {
-            s.conflict(conflict);
-        }
-    }
-    limits
 }
 
 fn is_loopback(url: &Url) -> bool {

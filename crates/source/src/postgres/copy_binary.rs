@@ -160,7 +160,9 @@ mod tests {
         bytes
     }
 
-    fn read(pieces: &[&[u8]]) -> Result<(Vec<Option<Vec<u8>>>, bool), Malformed> {
+    type Cells = Vec<Option<Vec<u8>>>;
+
+    fn read(pieces: &[&[u8]]) -> Result<(Cells, bool), Malformed> {
         let mut batch = Batch::new(2);
         let mut copy = CopyBinary::new(vec![Form::Integer, Form::Text]);
         for piece in pieces {

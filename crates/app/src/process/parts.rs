@@ -1,0 +1,126 @@
+//! The parts that a process is put together from.
+
+use std::{path::Path, sync::Arc};
+
+use outport_contract::link::LinkKeys;
+use outport_domain::{resource::Resource, spec::Catalogue};
+use outport_objects::{ObjectStore, local::LocalFolder, s3::S3Store};
+use outport_relay::{
+    Registry,
+    handlers::{Correspondence, SendExportCompletedMessage, SendExportFailedMessage},
+    mail::{MailUrl, Mailer, Sender, Templates},
+};
+use outport_store::{Store, deliveries};
+
+use super::StartError;
+use crate::config::{Config, ObjectsConfig};
+
+/// Makes a folder that only its owner may look into; one that is there already stays as it is.
+pub(crate) fn make_private(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+pub(super) async fn objects(config: &Config) -> Result<Arc<dyn ObjectStore>, StartError> {
+    Ok(match &config.objects {
+        ObjectsConfig::Folder(folder) => {
+            let folder = LocalFolder::open(folder.clone()).await;
+            Arc::new(folder.map_err(|error| StartError::new("objects.dir cannot be used", &error))?)
+        }
+        ObjectsConfig::S3(s3) => Arc::new(S3Store::connect((**s3).clone()).await),
+    })
+}
+
+/// Reads every resource file; all faults of all files are told at once.
+pub(super) fn catalogue(config: &Config) -> Result<Catalogue, StartError> {
+    let mut catalogue = Catalogue::default();
+    let folder = &config.resources_dir;
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            tracing::warn!(folder = %folder.display(), "there is no resource folder: nothing can be exported");
+            return Ok(catalogue);
+        }
+        Err(error) => return Err(StartError::new("resourcesDir cannot be read", &error)),
+    };
+    let mut faults = Vec::new();
+    let mut paths: Vec<_> =
+        entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+    paths.sort();
+    for path in paths
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+    {
+        let read = std::fs::read_to_string(&path).map_err(|error| error.to_string());
+        match read.and_then(|text| Resource::from_toml(&text).map_err(|error| error.to_string())) {
+            Ok(resource) if catalogue.0.contains_key(&resource.name) => {
+                faults.push(format!(
+                    "{}: the resource '{}' is declared twice",
+                    path.display(),
+                    resource.name
+                ));
+            }
+            Ok(resource) => {
+                catalogue.0.insert(resource.name.clone(), Arc::new(resource));
+            }
+            Err(error) => faults.push(format!("{}: {error}", path.display())),
+        }
+    }
+    if faults.is_empty() { Ok(catalogue) } else { Err(StartError(faults.join("\n"))) }
+}
+
+/// All that it takes to write mails.
+pub(super) fn correspondence(
+    config: &Config,
+    catalogue: &Catalogue,
+    link_keys: LinkKeys,
+) -> Result<Correspondence, StartError> {
+    let url =
+        MailUrl::parse(&config.mail_url).map_err(|error| StartError::new("mail.url", &error))?;
+    if url.may_be_read_on_the_way() {
+        tracing::warn!("mail.url does not require TLS: mails may travel unprotected");
+    }
+    let sender =
+        Sender::parse(&config.mail_from).map_err(|error| StartError::new("mail.from", &error))?;
+    Ok(Correspondence {
+        mailer: Mailer::new(&url, sender).map_err(|error| StartError::new("mail.url", &error))?,
+        templates: Templates::load().map_err(|error| StartError::new("templates", &error))?,
+        public_url: config.public_url.clone(),
+        link_keys,
+        resources: catalogue
+            .0
+            .iter()
+            .map(|(name, resource)| (name.clone(), (&**resource).into()))
+            .collect(),
+    })
+}
+
+/// Every compiled handler. A new one is its file and one line here.
+pub(super) fn registry(correspondence: &Arc<Correspondence>) -> Result<Registry, StartError> {
+    let mut registry = Registry::new();
+    registry.register(SendExportCompletedMessage::new(Arc::clone(correspondence)))?;
+    registry.register(SendExportFailedMessage::new(Arc::clone(correspondence)))?;
+    Ok(registry)
+}
+
+/// Every role tells the store which handlers exist before it serves.
+pub(super) async fn register(
+    store: &Store,
+    registry: &Registry,
+) -> Result<(), outport_store::StoreError> {
+    let mut tx = store.begin().await?;
+    deliveries::register(&mut tx, &registry.rows()).await?;
+    tx.commit().await?;
+    let retired =
+        deliveries::handlers(store).await?.into_iter().filter(|row| row.retired_at.is_some());
+    for row in retired.filter(|row| registry.rows().iter().any(|own| own.name == row.name)) {
+        tracing::warn!(
+            handler = row.name,
+            "is retired: it gets no new deliveries until `outport handler restore`"
+        );
+    }
+    Ok(())
+}
