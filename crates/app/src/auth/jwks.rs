@@ -99,7 +99,7 @@ impl KeyRing {
     }
 
     /// The keys that may have signed a token with this header, none or several. An unknown key
-    /// id reads the keys again, at most once in [`PAUSE`].
+    /// id reads the keys again, at most once in `PAUSE`.
     pub async fn candidates(
         &self,
         kid: Option<&str>,
