@@ -9,7 +9,7 @@
 //! the server's own text travels.
 //!
 //! A large plain table whose order does not matter is read over several connections, see
-//! [`ranges`]. The URL may say over how many: `connections=1` in its query turns that off.
+//! `ranges`. The URL may say over how many: `connections=1` in its query turns that off.
 //!
 //! Columns declared text may be enums: equality compares labels and uses indexes, the rest
 //! compares the label's text.
