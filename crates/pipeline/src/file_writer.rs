@@ -1,7 +1,7 @@
 //! The file writer: counts and digests bytes on their way, and uploads them as parts of one
 //! size, a few in flight, or as one request when they fit into a single part.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures::{StreamExt, stream::FuturesUnordered};
@@ -29,6 +29,7 @@ pub(crate) struct FileWriter {
     crash: CrashPlan,
     content_type: &'static str,
     buffer: Vec<u8>,
+    spare: Spare,
     uploader: Option<Uploader>,
     size_bytes: u64,
     sha256: Sha256,
@@ -47,6 +48,38 @@ struct Part {
     _permit: OwnedSemaphorePermit,
 }
 
+/// The memory of parts that are uploaded, for later parts: large pieces that are given back and
+/// asked for again, by threads in turns, add up to far more than is ever in use.
+#[derive(Clone, Default)]
+struct Spare(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl Spare {
+    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        // The list is whole at any time.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes whose memory is spare once nobody needs them any more.
+struct Borrowed {
+    bytes: Vec<u8>,
+    spare: Spare,
+}
+
+impl AsRef<[u8]> for Borrowed {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.clear();
+        self.spare.lock().push(bytes);
+    }
+}
+
 impl FileWriter {
     pub(crate) fn new(state: Arc<RunState>, crash: CrashPlan, content_type: &'static str) -> Self {
         Self {
@@ -54,6 +87,7 @@ impl FileWriter {
             crash,
             content_type,
             buffer: Vec::new(),
+            spare: Spare::default(),
             uploader: None,
             size_bytes: 0,
             sha256: Sha256::new(),
@@ -100,7 +134,9 @@ impl FileWriter {
             Ok(Err(_closed)) => return Err(uploader.end().await.expect_err("it ended early")),
             Err(_elapsed) => return Err(Ended::stuck_store()),
         };
-        let bytes = Bytes::from(std::mem::take(&mut self.buffer));
+        let next = self.spare.lock().pop().unwrap_or_default();
+        let bytes = std::mem::replace(&mut self.buffer, next);
+        let bytes = Bytes::from_owner(Borrowed { bytes, spare: self.spare.clone() });
         if uploader.parts.send(Part { bytes, _permit: permit }).await.is_err() {
             return Err(uploader.end().await.expect_err("it ended early"));
         }
@@ -186,9 +222,8 @@ async fn upload_part(
     number: u32,
     part: Part,
 ) -> Result<(), Ended> {
-    match tokio::time::timeout(state.limits.no_progress, upload.part(number, part.bytes.clone()))
-        .await
-    {
+    let Part { bytes, _permit } = part;
+    match tokio::time::timeout(state.limits.no_progress, upload.part(number, bytes)).await {
         Ok(result) => result.map_err(store_failure)?,
         Err(_elapsed) => return Err(Ended::stuck_store()),
     }

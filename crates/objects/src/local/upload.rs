@@ -47,6 +47,20 @@ enum Target {
     Waiting,
 }
 
+/// Bytes that are written at once. Larger writes make the kernel keep the file in larger pages,
+/// and on a virtual machine whose host takes back what is free, each of those must first be got
+/// from the host again: that took four times as long as all the rest (measured: 1.0 s instead of
+/// 0.25 s for 1 GB).
+const PIECE_BYTES: usize = 64 * 1024;
+
+fn write_pieces(file: &fs::File, bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    for piece in bytes.chunks(PIECE_BYTES) {
+        file.write_all_at(piece, offset)?;
+        offset += piece.len() as u64;
+    }
+    Ok(())
+}
+
 impl LocalUpload {
     pub(super) async fn create(
         id: String,
@@ -103,7 +117,9 @@ impl Upload for LocalUpload {
             Target::Offset(offset) => {
                 // A repetition of a part that waited must not be overwritten by it later.
                 ignore_missing(fs::remove_file(&waiting))?;
-                file.write_all_at(&bytes, offset)
+                write_pieces(&file, &bytes, offset)?;
+                // While the next parts come; all at the end would take long, and in one step.
+                file.sync_data()
             }
             Target::Waiting => fs::write(&waiting, &bytes),
         })
