@@ -117,9 +117,7 @@ impl Upload for LocalUpload {
             Target::Offset(offset) => {
                 // A repetition of a part that waited must not be overwritten by it later.
                 ignore_missing(fs::remove_file(&waiting))?;
-                write_pieces(&file, &bytes, offset)?;
-                // While the next parts come; all at the end would take long, and in one step.
-                file.sync_data()
+                write_pieces(&file, &bytes, offset)
             }
             Target::Waiting => fs::write(&waiting, &bytes),
         })
