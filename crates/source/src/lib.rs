@@ -28,6 +28,7 @@ mod handoff;
 pub mod mysql;
 pub mod postgres;
 pub mod sample;
+mod server;
 pub mod sqlite;
 
 pub use batch::Batch;

@@ -3,21 +3,12 @@
 use outport_domain::failure::FailureCode;
 use sqlx::mysql::MySqlDatabaseError;
 
-use crate::SourceError;
+use crate::{
+    SourceError,
+    server::{not_of_the_server, plain},
+};
 
-/// The longest part of a server's message that is passed on, in characters.
-const MESSAGE_CHARS: usize = 200;
-
-/// When an error came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Before there was a connection.
-    Connect,
-    /// Before the first row.
-    Query,
-    /// After rows had come.
-    Rows,
-}
+pub(super) use crate::server::{Stage, lost};
 
 pub(super) fn failure(error: sqlx::Error, stage: Stage) -> SourceError {
     let made = match &error {
@@ -32,35 +23,9 @@ pub(super) fn failure(error: sqlx::Error, stage: Stage) -> SourceError {
             "the source database wants an encrypted connection for this user's password",
         )
         .abandoned(),
-        sqlx::Error::Configuration(_) => {
-            SourceError::new(FailureCode::SourceUnreachable, "the connection's URL is not valid")
-                .abandoned()
-        }
-        sqlx::Error::Tls(_) => SourceError::new(
-            FailureCode::SourceUnreachable,
-            "no encrypted connection to the source database could be made",
-        ),
-        _ => lost(stage),
+        error => not_of_the_server(error, stage),
     };
     made.with_cause(error)
-}
-
-/// The connection is gone.
-pub(super) fn lost(stage: Stage) -> SourceError {
-    match stage {
-        Stage::Connect => SourceError::new(
-            FailureCode::SourceUnreachable,
-            "the source database could not be reached",
-        ),
-        Stage::Query => SourceError::new(
-            FailureCode::SourceUnreachable,
-            "the connection to the source database was lost",
-        ),
-        Stage::Rows => SourceError::new(
-            FailureCode::SourceTruncated,
-            "the connection to the source database was lost before the end of the result",
-        ),
-    }
 }
 
 /// Whether a thread that should be killed was not there any more.
@@ -147,10 +112,6 @@ fn forbidden(message: &str) -> String {
         .iter()
         .find_map(|word| message.split_once(word))
         .map_or_else(|| "all that the resource names".to_owned(), |(_, name)| plain(name))
-}
-
-fn plain(message: &str) -> String {
-    message.chars().filter(|c| !c.is_control()).take(MESSAGE_CHARS).collect()
 }
 
 /// The server's own words, short, and without the values that it quotes in errors about data.

@@ -9,8 +9,8 @@ use std::pin::pin;
 
 use futures::TryStreamExt;
 use outport_domain::failure::FailureCode;
-use sqlx::{AssertSqlSafe, Connection, Either, Executor, MySqlConnection, mysql::MySqlRow};
-use tokio::time::{Duration, Instant};
+use sqlx::{AssertSqlSafe, Either, Executor, MySqlConnection, mysql::MySqlRow};
+use tokio::time::Instant;
 
 use super::{
     cells::{Form, bytes},
@@ -19,11 +19,9 @@ use super::{
 };
 use crate::{
     MOST_ROW_BYTES, SourceError,
-    handoff::{Gone, OLDEST_ROW, Producer},
+    handoff::{OLDEST_ROW, Producer},
+    server::{self, Ended},
 };
-
-/// How long saying goodbye to the server may take.
-const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Cells before the selection's own.
 const MARKS: usize = 1;
@@ -32,23 +30,6 @@ const MARKS: usize = 1;
 /// by a function, and one made by `GROUP_CONCAT`.
 const CUT: [&str; 2] = ["1301", "1260"];
 
-enum Ended {
-    Failed(SourceError),
-    Unwanted,
-}
-
-impl From<Gone> for Ended {
-    fn from(_: Gone) -> Self {
-        Self::Unwanted
-    }
-}
-
-impl From<SourceError> for Ended {
-    fn from(error: SourceError) -> Self {
-        Self::Failed(error)
-    }
-}
-
 /// Reads the query's result until its end, an error, or nobody wants it.
 pub(super) async fn run(
     mut connection: MySqlConnection,
@@ -56,21 +37,8 @@ pub(super) async fn run(
     forms: Vec<Form>,
     mut producer: Producer,
 ) {
-    let told = match read(&mut connection, sql, &forms, &mut producer).await {
-        Ok(()) => {
-            // The end is proven already, so a slow or failed goodbye changes nothing.
-            let said = tokio::time::timeout(GOODBYE, connection.close()).await;
-            if !matches!(said, Ok(Ok(()))) {
-                tracing::debug!("a MySQL source did not say goodbye");
-            }
-            producer.end().await
-        }
-        Err(Ended::Unwanted) => return,
-        Err(Ended::Failed(error)) => producer.fail(error).await,
-    };
-    if told.is_err() {
-        tracing::debug!("the consumer of a MySQL source left before the last word");
-    }
+    let read = read(&mut connection, sql, &forms, &mut producer).await;
+    server::end(connection, producer, read).await;
 }
 
 async fn read(
@@ -93,7 +61,7 @@ async fn read(
                     continue;
                 }
             };
-            let row = match item.map_err(|error| failure(error, stage(producer)))? {
+            let row = match item.map_err(|error| failure(error, Stage::of(producer)))? {
                 Some(Either::Right(row)) if !ended => row,
                 Some(Either::Left(_)) if !ended => {
                     ended = true;
@@ -161,14 +129,10 @@ async fn prove(connection: &mut MySqlConnection, producer: &Producer) -> Result<
 /// A connection that is lost after rows had come.
 fn as_truncated(error: SourceError, producer: &Producer) -> SourceError {
     if error.code == FailureCode::SourceUnreachable {
-        SourceError { cause: error.cause, ..lost(stage(producer)) }
+        SourceError { cause: error.cause, ..lost(Stage::of(producer)) }
     } else {
         error
     }
-}
-
-fn stage(producer: &Producer) -> Stage {
-    if producer.rows() > 0 { Stage::Rows } else { Stage::Query }
 }
 
 fn malformed() -> SourceError {

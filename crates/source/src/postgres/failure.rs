@@ -2,58 +2,23 @@
 
 use outport_domain::failure::FailureCode;
 
-use crate::SourceError;
+use crate::{
+    SourceError,
+    server::{not_of_the_server, plain},
+};
 
-/// The longest part of a server's message that is passed on, in characters.
-const MESSAGE_CHARS: usize = 200;
-
-/// When an error came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Before there was a connection.
-    Connect,
-    /// Before the first row.
-    Query,
-    /// After rows had come.
-    Rows,
-}
+pub(super) use crate::server::{Stage, lost};
 
 pub(super) fn failure(error: sqlx::Error, stage: Stage) -> SourceError {
     let made = match &error {
         sqlx::Error::Database(database) => {
             by_state(&database.code().unwrap_or_default(), database.message(), stage)
         }
-        sqlx::Error::Configuration(_) => {
-            SourceError::new(FailureCode::SourceUnreachable, "the connection's URL is not valid")
-                .abandoned()
-        }
-        sqlx::Error::Tls(_) => SourceError::new(
-            FailureCode::SourceUnreachable,
-            "no encrypted connection to the source database could be made",
-        ),
-        _ => lost(stage),
+        error => not_of_the_server(error, stage),
     };
     match error.as_database_error().and_then(sqlx::error::DatabaseError::code) {
         Some(sqlstate) if holds_values(&sqlstate) => made,
         _ => made.with_cause(error),
-    }
-}
-
-/// The connection is gone.
-pub(super) fn lost(stage: Stage) -> SourceError {
-    match stage {
-        Stage::Connect => SourceError::new(
-            FailureCode::SourceUnreachable,
-            "the source database could not be reached",
-        ),
-        Stage::Query => SourceError::new(
-            FailureCode::SourceUnreachable,
-            "the connection to the source database was lost",
-        ),
-        Stage::Rows => SourceError::new(
-            FailureCode::SourceTruncated,
-            "the connection to the source database was lost before the end of the result",
-        ),
     }
 }
 
@@ -90,7 +55,7 @@ fn shown(sqlstate: &str, message: &str) -> String {
     if holds_values(sqlstate) {
         return format!("a value could not be read or computed (SQLSTATE {sqlstate})");
     }
-    message.chars().filter(|c| !c.is_control()).take(MESSAGE_CHARS).collect()
+    plain(message)
 }
 
 /// Whether messages of this state quote values of rows: data exceptions and broken constraints.

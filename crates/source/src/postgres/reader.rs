@@ -8,8 +8,8 @@ use std::pin::pin;
 
 use futures::TryStreamExt;
 use outport_domain::failure::FailureCode;
-use sqlx::{Connection, PgConnection};
-use tokio::time::{Duration, Instant};
+use sqlx::PgConnection;
+use tokio::time::Instant;
 
 use super::{
     copy_binary::CopyBinary,
@@ -20,28 +20,9 @@ use super::{
 };
 use crate::{
     Batch, SourceError,
-    handoff::{Gone, OLDEST_ROW, Producer},
+    handoff::{OLDEST_ROW, Producer},
+    server::{self, Ended},
 };
-
-/// How long saying goodbye to the server may take.
-const GOODBYE: Duration = Duration::from_secs(1);
-
-enum Ended {
-    Failed(SourceError),
-    Unwanted,
-}
-
-impl From<Gone> for Ended {
-    fn from(_: Gone) -> Self {
-        Self::Unwanted
-    }
-}
-
-impl From<SourceError> for Ended {
-    fn from(error: SourceError) -> Self {
-        Self::Failed(error)
-    }
-}
 
 /// What one connection reads.
 pub(super) struct Share {
@@ -63,21 +44,8 @@ pub(super) enum Wire {
 
 /// Copies a share of the query's result until its end, an error, or nobody wants it.
 pub(super) async fn run(mut connection: PgConnection, share: Share, mut producer: Producer) {
-    let told = match copy_all(&mut connection, &share, &mut producer).await {
-        Ok(()) => {
-            // The end is proven already, so a slow or failed goodbye changes nothing.
-            let said = tokio::time::timeout(GOODBYE, connection.close()).await;
-            if !matches!(said, Ok(Ok(()))) {
-                tracing::debug!("a PostgreSQL source did not say goodbye");
-            }
-            producer.end().await
-        }
-        Err(Ended::Unwanted) => return,
-        Err(Ended::Failed(error)) => producer.fail(error).await,
-    };
-    if told.is_err() {
-        tracing::debug!("the consumer of a PostgreSQL source left before the last word");
-    }
+    let read = copy_all(&mut connection, &share, &mut producer).await;
+    server::end(connection, producer, read).await;
 }
 
 async fn copy_all(
@@ -97,7 +65,7 @@ async fn copy_all(
     sqlx::raw_sql("COMMIT")
         .execute(connection)
         .await
-        .map_err(|error| failure(error, stage(producer)))?;
+        .map_err(|error| failure(error, Stage::of(producer)))?;
     Ok(())
 }
 
@@ -109,7 +77,7 @@ async fn copy(
 ) -> Result<(), Ended> {
     let sql = format!("COPY ({sql}) TO STDOUT{}", decoder.options());
     let mut stream =
-        connection.copy_out_raw(&sql).await.map_err(|error| failure(error, stage(producer)))?;
+        connection.copy_out_raw(&sql).await.map_err(|error| failure(error, Stage::of(producer)))?;
     // Runs while rows wait in a batch that is not full.
     let mut old = pin!(tokio::time::sleep(OLDEST_ROW));
     loop {
@@ -121,7 +89,7 @@ async fn copy(
                 continue;
             }
         };
-        let Some(piece) = piece.map_err(|error| failure(error, stage(producer)))? else {
+        let Some(piece) = piece.map_err(|error| failure(error, Stage::of(producer)))? else {
             break;
         };
         if producer.batch.is_empty() {
@@ -169,10 +137,6 @@ impl Decoder {
             Self::Binary(binary) => binary.is_at_end(),
         }
     }
-}
-
-fn stage(producer: &Producer) -> Stage {
-    if producer.rows() > 0 { Stage::Rows } else { Stage::Query }
 }
 
 fn malformed(malformed: Malformed) -> SourceError {
