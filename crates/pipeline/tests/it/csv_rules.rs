@@ -1,71 +1,29 @@
 //! Rules 8 to 18 of a correct CSV file, checked byte for byte and by an independent reader.
 
-use std::collections::BTreeMap;
-
-use chrono::Utc;
-use outport_domain::{
-    caller::Caller,
-    failure::FailureCode,
-    id::{OrganizationId, UserId},
-    locale::Locale,
-    resource::Resource,
-    spec::{self, Catalogue, ExportSpec, RequestContext},
-};
+use outport_domain::{failure::FailureCode, spec::ExportSpec};
 use outport_pipeline::csv::CsvEncoder;
 use outport_source::Batch;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::file::{Cell, Encoded, batch_of, encode_batches};
+
 const TYPES: [&str; 4] = ["text", "decimal", "timestamp", "binary"];
 
 /// A spec with one column of each of these types, named c0, c1, …
 fn spec(types: &[&str], resource_options: &str, csv: &Value) -> ExportSpec {
-    let column = |(index, column_type)| {
-        format!("[[columns]]\nkey = \"c{index}\"\ntype = \"{column_type}\"\n")
-    };
-    let columns = types.iter().enumerate().map(column).collect::<Vec<_>>().concat();
-    let resource = Resource::from_toml(&format!(
-        "name = \"r\"\nconnection = \"c\"\nfrom = \"t\"\n{resource_options}\n[scope]\norganization = \"o\"\n{columns}"
-    ))
-    .expect("a valid resource");
-    let catalogue = Catalogue(BTreeMap::from([("r".to_owned(), resource.into())]));
-    let caller = Caller {
-        organization: OrganizationId::new(),
-        companies: None,
-        cooperatives: None,
-        user: UserId::new(),
-        email: None,
-        name: None,
-        locale: None,
-        scopes: std::collections::BTreeSet::new(),
-        token: None,
-    };
-    let context = RequestContext { caller: &caller, locale: Locale::En, requested_at: Utc::now() };
-    spec::parse(&json!({"resource": "r", "csv": csv}).to_string(), &catalogue, context)
-        .expect("a valid request")
+    crate::file::spec(types, resource_options, &json!({ "csv": csv }))
 }
 
-type Cell<'a> = Option<&'a [u8]>;
-
-fn encode(spec: &ExportSpec, rows: &[Vec<Cell<'_>>]) -> (Vec<u8>, CsvEncoder) {
-    let mut encoder = CsvEncoder::new(spec);
-    let mut out = Vec::new();
-    encoder.header(&mut out);
-    let mut batch = Batch::new(spec.columns.len());
-    for cell in rows.iter().flatten() {
-        match cell {
-            Some(cell) => batch.push(cell),
-            None => batch.push_null(),
-        }
-    }
-    encoder.rows_of(&batch, &mut out).expect("encodable");
-    (out, encoder)
+/// The file of some rows in one batch.
+fn encode(spec: &ExportSpec, rows: &[Vec<Cell<'_>>]) -> Encoded {
+    encode_batches(spec, [batch_of(spec, rows.iter().flatten())]).expect("encodable")
 }
 
 /// The line that one text cell (and a plain neighbour) becomes in a dialect.
 fn line(cell: Cell<'_>, csv: &Value) -> String {
     let spec = spec(&["text", "text"], "", csv);
-    let (out, _) = encode(&spec, &[vec![cell, Some(b"x")]]);
+    let Encoded { bytes: out, .. } = encode(&spec, &[vec![cell, Some(b"x")]]);
     let text = String::from_utf8(out).expect("UTF-8");
     let (_, line) = text.split_once('\n').expect("a header");
     line.to_owned()
@@ -104,14 +62,15 @@ fn cells_are_quoted_when_and_only_when_they_must_be() {
 #[test]
 fn line_endings_are_those_of_the_request_and_never_touch_cells() {
     let spec = spec(&["text"], "", &json!({"lineEnding": "CRLF"}));
-    let (out, _) = encode(&spec, &[vec![Some(b"a\nb")], vec![Some(b"c")]]);
+    let Encoded { bytes: out, .. } = encode(&spec, &[vec![Some(b"a\nb")], vec![Some(b"c")]]);
     assert_eq!(out, b"c0\r\n\"a\nb\"\r\nc\r\n");
 }
 
 #[test]
 fn numbers_are_not_quoted_by_the_non_numeric_policy() {
     let spec = spec(&TYPES, "", &json!({"quote": "non_numeric"}));
-    let (out, _) = encode(&spec, &[vec![Some(b"1"), Some(b"1.50"), Some(b"2026-07-01"), None]]);
+    let Encoded { bytes: out, .. } =
+        encode(&spec, &[vec![Some(b"1"), Some(b"1.50"), Some(b"2026-07-01"), None]]);
     assert_eq!(
         String::from_utf8_lossy(&out),
         "\"c0\",\"c1\",\"c2\",\"c3\"\n\"1\",1.50,\"2026-07-01\",\n"
@@ -121,9 +80,9 @@ fn numbers_are_not_quoted_by_the_non_numeric_policy() {
 #[test]
 fn the_byte_order_mark_stands_once_also_in_a_file_without_rows() {
     let spec = spec(&["text"], "", &json!({"bom": true}));
-    let (out, encoder) = encode(&spec, &[]);
+    let Encoded { bytes: out, rows: counted, .. } = encode(&spec, &[]);
     assert_eq!(out, b"\xEF\xBB\xBFc0\n");
-    assert_eq!(encoder.rows(), 0);
+    assert_eq!(counted, 0);
 }
 
 #[test]
@@ -135,19 +94,19 @@ fn formulas_are_guarded_counted_and_quoted() {
         vec![Some(b"+1 (555) 010"), Some(b"=1")],
         vec![Some(b"@a\"b"), None],
     ];
-    let (out, encoder) = encode(&spec, &rows);
+    let Encoded { bytes: out, warnings, .. } = encode(&spec, &rows);
     let expected =
         "c0,c1\n\"'=1+1\",-1.5\n-12.50,-Infinity\n\"'+1 (555) 010\",\"'=1\"\n\"'@a\"\"b\",\n";
     assert_eq!(String::from_utf8_lossy(&out), expected);
-    assert_eq!(encoder.warnings().guarded_cells, 4);
+    assert_eq!(warnings.guarded_cells, 4);
 }
 
 #[test]
 fn the_guard_can_be_turned_off_for_a_resource() {
     let spec = spec(&["text"], "formulaGuard = \"off\"", &json!({}));
-    let (out, encoder) = encode(&spec, &[vec![Some(b"=1+1")]]);
+    let Encoded { bytes: out, warnings, .. } = encode(&spec, &[vec![Some(b"=1+1")]]);
     assert_eq!(out, b"c0\n=1+1\n");
-    assert_eq!(encoder.warnings().guarded_cells, 0);
+    assert_eq!(warnings.guarded_cells, 0);
 }
 
 #[test]
@@ -159,12 +118,12 @@ fn invalid_text_is_replaced_and_counted_cell_by_cell() {
         vec![Some(b"nul\0"), None],
         vec![Some(b"\xC3"), Some(b"\xA9")],
     ];
-    let (out, encoder) = encode(&spec, &rows);
+    let Encoded { bytes: out, warnings, .. } = encode(&spec, &rows);
     assert_eq!(
         String::from_utf8(out).expect("UTF-8"),
         "c0,c1\na\u{FFFD}b,ok\nnul\u{FFFD},\n\u{FFFD},\u{FFFD}\n"
     );
-    assert_eq!(encoder.warnings().replaced_cells, 4);
+    assert_eq!(warnings.replaced_cells, 4);
 }
 
 #[test]
@@ -184,7 +143,7 @@ fn labels_go_through_the_same_writer_as_cells() {
     let mut spec = spec(&["text", "text"], "", &json!({}));
     spec.columns[0].label = "=cmd, \"x\"".to_owned();
     spec.columns[1].label = "=cmd, \"x\"".to_owned();
-    let (out, _) = encode(&spec, &[]);
+    let Encoded { bytes: out, .. } = encode(&spec, &[]);
     assert_eq!(out, b"\"'=cmd, \"\"x\"\"\",\"'=cmd, \"\"x\"\"\"\n");
 }
 
@@ -227,10 +186,10 @@ proptest! {
         let spec = spec(&["text", "text", "text"], "formulaGuard = \"off\"", &csv);
         let cells: Vec<Vec<Cell<'_>>> =
             rows.iter().map(|row| row.iter().map(|cell| cell.as_deref().map(str::as_bytes)).collect()).collect();
-        let (out, encoder) = encode(&spec, &cells);
+        let Encoded { bytes: out, rows: counted, .. } = encode(&spec, &cells);
         let mut reader = csv::ReaderBuilder::new().delimiter(delimiter.as_bytes()[0]).from_reader(out.as_slice());
         let read: Vec<csv::StringRecord> = reader.records().collect::<Result<_, _>>().expect("well-formed");
-        prop_assert_eq!(read.len() as u64, encoder.rows());
+        prop_assert_eq!(read.len() as u64, counted);
         for (record, row) in read.iter().zip(&rows) {
             let expected: Vec<&str> = row.iter().map(|cell| cell.as_deref().unwrap_or("NULL")).collect();
             prop_assert_eq!(record.iter().collect::<Vec<_>>(), expected);

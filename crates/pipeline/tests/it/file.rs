@@ -23,6 +23,22 @@ use serde_json::{Value, json};
 
 pub type Cell<'a> = Option<&'a [u8]>;
 
+/// Every type that a column can be declared as.
+pub const TYPES: [&str; 12] = [
+    "text",
+    "integer",
+    "decimal",
+    "float",
+    "boolean",
+    "date",
+    "localTimestamp",
+    "timestamp",
+    "time",
+    "uuid",
+    "json",
+    "binary",
+];
+
 /// A cell with a value.
 #[expect(clippy::unnecessary_wraps, reason = "a cell of the source may be NULL")]
 pub fn some(text: &str) -> Cell<'_> {
@@ -72,17 +88,20 @@ pub struct Encoded {
 
 /// The file of some rows, each a batch of its own.
 pub fn encode(spec: &ExportSpec, rows: &[Vec<Cell<'_>>]) -> Result<Encoded, Failure> {
-    let batches = rows.iter().map(|row| {
-        let mut batch = Batch::new(spec.columns.len());
-        for cell in row {
-            match cell {
-                Some(cell) => batch.push(cell),
-                None => batch.push_null(),
-            }
-        }
-        batch
-    });
+    let batches = rows.iter().map(|row| batch_of(spec, row));
     encode_batches(spec, batches)
+}
+
+/// These cells, row by row, as one batch.
+pub fn batch_of<'a>(spec: &ExportSpec, cells: impl IntoIterator<Item = &'a Cell<'a>>) -> Batch {
+    let mut batch = Batch::new(spec.columns.len());
+    for cell in cells {
+        match cell {
+            Some(cell) => batch.push(cell),
+            None => batch.push_null(),
+        }
+    }
+    batch
 }
 
 /// The file of some batches.

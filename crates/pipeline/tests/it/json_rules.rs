@@ -4,22 +4,7 @@ use outport_domain::failure::FailureCode;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::file::{Cell, encode, read_back, some, spec};
-
-const TYPES: [&str; 12] = [
-    "text",
-    "integer",
-    "decimal",
-    "float",
-    "boolean",
-    "date",
-    "localTimestamp",
-    "timestamp",
-    "time",
-    "uuid",
-    "json",
-    "binary",
-];
+use crate::file::{Cell, TYPES, encode, read_back, some, spec};
 
 /// One row with a value of each type, and what Python sees of it.
 const VALUES: [(&str, &str); 12] = [

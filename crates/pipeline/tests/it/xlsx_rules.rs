@@ -4,22 +4,7 @@ use outport_domain::failure::FailureCode;
 use outport_source::Batch;
 use serde_json::json;
 
-use crate::file::{Cell, encode, encode_batches, read_back, some, spec};
-
-const TYPES: [&str; 12] = [
-    "text",
-    "integer",
-    "decimal",
-    "float",
-    "boolean",
-    "date",
-    "localTimestamp",
-    "timestamp",
-    "time",
-    "uuid",
-    "json",
-    "binary",
-];
+use crate::file::{Cell, TYPES, encode, encode_batches, read_back, some, spec};
 
 #[test]
 fn every_type_is_a_cell_of_its_kind() {
