@@ -359,7 +359,7 @@ fn no_file_names_a_path_of_a_machine() {
         for (number, line) in text.lines().enumerate() {
             let is_path = |folder: &String| {
                 line.match_indices(folder.as_str()).any(|(at, _)| {
-                    // `~/root/` or `{pid}/root/` is no path from the root of a machine.
+                    // A folder of that name below another one is no path of a machine.
                     let before = line[..at].chars().next_back();
                     before.is_none_or(|c| c.is_whitespace() || "\"'`(=:".contains(c))
                 })

@@ -11,7 +11,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use outport_contract::key::MasterKey;
-use outport_store::{Store, deliveries};
+use outport_store::{Store, Tx, deliveries};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -250,34 +250,39 @@ async fn open_state(config: &Config) -> Result<Store, Failure> {
 }
 
 async fn handler(command: HandlerCommand, store: &Store) -> Result<ExitCode, Failure> {
-    let mut tx = store.begin().await?;
-    let (done, said, wrong) = match &command {
+    match command {
         HandlerCommand::List => {
             for row in deliveries::handlers(store).await? {
-                let state =
-                    row.retired_at.map_or("active".to_owned(), |at| format!("retired since {at}"));
+                let retired = row.retired_at.map(|at| format!("retired since {at}"));
+                let state = retired.unwrap_or_else(|| "active".to_owned());
                 writeln!(std::io::stdout(), "{}  {state}", row.name)?;
             }
-            return Ok(ExitCode::SUCCESS);
+            Ok(ExitCode::SUCCESS)
         }
-        HandlerCommand::Retire { name } => (
-            deliveries::retire(&mut tx, name).await?,
-            format!(
+        HandlerCommand::Retire { name } => {
+            let mut tx = store.begin().await?;
+            let done = deliveries::retire(&mut tx, &name).await?;
+            let said = format!(
                 "'{name}' gets no new deliveries from now on, until `outport handler restore {name}`"
-            ),
-            format!("there is no handler '{name}'"),
-        ),
-        HandlerCommand::Restore { name } => (
-            deliveries::restore(&mut tx, name).await?,
-            format!("'{name}' gets the events from now on"),
-            format!("there is no retired handler '{name}'"),
-        ),
-    };
+            );
+            commit_if(tx, done, &said, format!("there is no handler '{name}'")).await
+        }
+        HandlerCommand::Restore { name } => {
+            let mut tx = store.begin().await?;
+            let done = deliveries::restore(&mut tx, &name).await?;
+            let said = format!("'{name}' gets the events from now on");
+            commit_if(tx, done, &said, format!("there is no retired handler '{name}'")).await
+        }
+    }
+}
+
+/// Commits what was done and says so, or says why nothing was.
+async fn commit_if(tx: Tx, done: bool, said: &str, otherwise: String) -> Result<ExitCode, Failure> {
     if !done {
-        return Err(Failure::Failed(wrong));
+        return Err(Failure::Failed(otherwise));
     }
     tx.commit().await?;
-    say(&said)
+    say(said)
 }
 
 /// One line on standard output.
