@@ -165,7 +165,7 @@ fn report(failure: &Failure) -> ExitCode {
 }
 
 async fn carry_out(command: Command, shared: Shared) -> Result<ExitCode, Failure> {
-    let load = || Config::load(shared.config.as_deref(), &[]);
+    let load = || Config::load(shared.config.as_deref());
     match command {
         Command::Demo(options) => Ok(demo::run(options).await),
         Command::Up => serve(load()?, Roles::ALL).await,

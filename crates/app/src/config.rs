@@ -1,4 +1,4 @@
-//! Configuration: defaults, then `outport.toml`, then the environment, then flags. Read once,
+//! Configuration: defaults, then `outport.toml`, then the environment. Read once,
 //! typed, with the unit in the name; a wrong value names the variable, the value and the rule,
 //! and all of them at once.
 //!
@@ -56,9 +56,9 @@ pub struct Config {
     /// Where files go.
     pub objects: ObjectsConfig,
     /// Where mails go: an SMTP server or a folder.
-    pub mail_url: String,
+    pub mail_url: MailUrl,
     /// Who mails come from.
-    pub mail_from: String,
+    pub mail_from: Sender,
     /// The key that everything is derived from.
     pub master_key: MasterKey,
     /// This worker's name, for people.
@@ -84,8 +84,8 @@ pub enum ObjectsConfig {
 }
 
 impl Config {
-    /// Reads `outport.toml` (or the file named), the environment, and the given overrides.
-    pub fn load(file: Option<&Path>, overrides: &[(&str, String)]) -> Result<Self, ConfigError> {
+    /// Reads `outport.toml` (or the file named) and the environment.
+    pub fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
         let mut settings = Settings::default();
         match file {
             Some(file) => settings.read_file(file)?,
@@ -95,9 +95,6 @@ impl Config {
             None => {}
         }
         settings.read_environment(std::env::vars());
-        for (name, value) in overrides {
-            settings.set(name, value);
-        }
         Self::from_settings(settings)
     }
 
@@ -111,10 +108,8 @@ impl Config {
         let state = state(s, &data_dir);
         let embedded = state.url.starts_with("sqlite:");
         let objects = objects(s, &data_dir);
-        let mail_url = s
-            .optional("mail.url")
-            .unwrap_or_else(|| format!("file://{}", absolute(&data_dir.join("mail")).display()));
-        check_mail(s, &mail_url);
+        let mail_url = mail_url(s, &data_dir);
+        let mail_from = mail_from(s);
         let log_filter = s.text("log.filter");
         if tracing_subscriber::EnvFilter::try_new(&log_filter).is_err() {
             s.wrong("log.filter", "must be a filter such as info,outport=debug");
@@ -128,7 +123,7 @@ impl Config {
         if embedded {
             notices.push("embedded profile: state is one SQLite file, so this must be the only process; no broker".to_owned());
         }
-        if mail_url.starts_with("file:") {
+        if mail_url.folder().is_some() {
             notices.push(
                 "mails are written to files, not sent; set mail.url to an SMTP server to send them"
                     .to_owned(),
@@ -150,7 +145,7 @@ impl Config {
             state,
             objects,
             mail_url,
-            mail_from: s.text("mail.from"),
+            mail_from,
             worker_name: s
                 .optional("worker.name")
                 .unwrap_or_else(|| format!("worker-{}", std::process::id())),
@@ -210,14 +205,21 @@ fn state(s: &mut Settings, data_dir: &Path) -> StoreConfig {
     }
 }
 
-fn check_mail(s: &mut Settings, url: &str) {
-    if let Err(error) = MailUrl::parse(url) {
+fn mail_url(s: &mut Settings, data_dir: &Path) -> MailUrl {
+    let folder = format!("file://{}", absolute(&data_dir.join("mail")).display());
+    let text = s.optional("mail.url").unwrap_or(folder);
+    MailUrl::parse(&text).unwrap_or_else(|error| {
         // It may hold a password.
         s.wrong_secret("mail.url", &format!("cannot be used: {error}"));
-    }
-    if let Err(error) = Sender::parse(&s.text("mail.from")) {
+        MailUrl::parse("file:///").expect("the root is a folder")
+    })
+}
+
+fn mail_from(s: &mut Settings) -> Sender {
+    Sender::parse(&s.text("mail.from")).unwrap_or_else(|error| {
         s.wrong("mail.from", &format!("cannot be used: {error}"));
-    }
+        Sender::parse("outport@localhost").expect("an address")
+    })
 }
 
 fn objects(s: &mut Settings, data_dir: &Path) -> ObjectsConfig {

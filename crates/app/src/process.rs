@@ -4,7 +4,10 @@ mod parts;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use outport_contract::link::LinkKeys;
+use outport_contract::{
+    link::LinkKeys,
+    redaction::{Chain, redact},
+};
 use outport_domain::{
     limits::Limits,
     resource::{Column, Resource},
@@ -66,16 +69,13 @@ impl From<DuplicateHandler> for StartError {
 }
 
 impl StartError {
-    fn new(what: &str, error: &dyn std::error::Error) -> Self {
-        let mut text = format!("{what}: {error}");
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            cause = error.source();
-        }
-        Self(outport_contract::redaction::redact(&text))
+    fn new(what: &str, error: &(dyn std::error::Error + 'static)) -> Self {
+        Self(redact(&format!("{what}: {}", Chain(error))))
     }
+}
+
+async fn check_mailer(correspondence: &Correspondence) -> Result<(), String> {
+    correspondence.mailer.check().await.map_err(|error| error.to_string())
 }
 
 /// Everything that a role needs, checked and put together.
@@ -234,7 +234,7 @@ impl Process {
 
     /// Checks that mails can be handed over; the error is safe to show.
     pub async fn check_mail(&self) -> Result<(), String> {
-        self.correspondence.mailer.check().await.map_err(|error| error.to_string())
+        check_mailer(&self.correspondence).await
     }
 
     /// Checks that a resource's table and columns are there, by reading none of its rows.
@@ -263,7 +263,7 @@ impl Process {
         let correspondence = Arc::clone(&self.correspondence);
         Check::new("mail", move || {
             let correspondence = Arc::clone(&correspondence);
-            async move { correspondence.mailer.check().await.map_err(|error| error.to_string()) }
+            async move { check_mailer(&correspondence).await }
         })
     }
 

@@ -9,12 +9,27 @@
 
 mod further;
 
-use std::{borrow::Cow, sync::LazyLock};
+use std::{borrow::Cow, error::Error, fmt, sync::LazyLock};
 
 use regex::Regex;
 
 /// What takes the place of each match.
 pub const REDACTED: &str = "[redacted]";
+
+/// An error and all its causes in one line, for those inside the house.
+pub struct Chain<'a>(pub &'a (dyn Error + 'static));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut next = self.0.source();
+        while let Some(cause) = next {
+            write!(f, ": {cause}")?;
+            next = cause.source();
+        }
+        Ok(())
+    }
+}
 
 /// A pattern and what replaces its matches; `$1` and `$2` are the groups that stay.
 struct Rule {

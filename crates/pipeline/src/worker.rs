@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use outport_contract::redaction::{Chain, redact};
 use outport_domain::{
     crash::CrashPoint,
     failure::{Failure, FailureCode},
@@ -58,7 +59,7 @@ impl Pipeline {
                     run = fence.run,
                     code = %failure.code,
                     message = failure.message,
-                    cause = cause.as_ref().map(|cause| outport_contract::redaction::redact(&chain(&**cause))),
+                    cause = cause.as_ref().map(|cause| redact(&Chain(&**cause).to_string())),
                     "the run failed"
                 );
                 RunEnd::Failed(failure)
@@ -240,16 +241,4 @@ fn outcome(finished: &Finished) -> &'static str {
         Finished::Requeued(_) => JobStatus::Pending.name(),
         Finished::Lost => "LOST",
     }
-}
-
-/// An error and all its causes, for the log.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

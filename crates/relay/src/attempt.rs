@@ -1,9 +1,9 @@
 //! One attempt at one delivery: the handler in a task of its own, its lease renewed beside it,
 //! and its end written under its fence.
 
-use std::{error::Error, fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use outport_contract::export_event::ExportEvent;
+use outport_contract::{export_event::ExportEvent, redaction::Chain};
 use outport_domain::{crash::CrashPlan, limits::Limits};
 use outport_store::{
     Store, StoreError,
@@ -157,21 +157,6 @@ async fn try_finish(
     let written = deliveries::finish(&mut tx, fence, end).await?;
     tx.commit().await?;
     Ok(written)
-}
-
-/// An error and its causes in one line, for the log.
-pub(crate) struct Chain<'a>(pub &'a (dyn Error + 'static));
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut next = self.0.source();
-        while let Some(cause) = next {
-            write!(f, ": {cause}")?;
-            next = cause.source();
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

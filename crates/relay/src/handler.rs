@@ -189,7 +189,7 @@ impl<'a> Delivery<'a> {
             tracing::warn!(
                 handler = self.handler,
                 event = %self.stored.id,
-                error = %crate::attempt::Chain(&error),
+                error = %outport_contract::redaction::Chain(&error),
                 "a receipt is not written yet"
             );
             let (first, most) = (Duration::from_millis(100), Duration::from_secs(2));

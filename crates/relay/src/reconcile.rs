@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use outport_contract::redaction::Chain;
 use outport_store::{Store, StoreError, deliveries};
 use tokio_util::sync::CancellationToken;
-
-use crate::attempt::Chain;
 
 /// Inserts missing deliveries, at its start and once every period.
 pub struct Reconciler {

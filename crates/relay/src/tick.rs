@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
+use outport_contract::redaction::Chain;
 use outport_domain::{
     crash::{CrashPlan, CrashPoint},
     limits::Limits,
@@ -19,7 +20,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    attempt::{Chain, Surroundings, carry_out},
+    attempt::{Surroundings, carry_out},
     handler::Handler,
     pause::full_jitter,
     registry::Registry,

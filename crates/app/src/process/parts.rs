@@ -8,7 +8,7 @@ use outport_objects::{ObjectStore, local::LocalFolder, s3::S3Store};
 use outport_relay::{
     Registry,
     handlers::{Correspondence, SendExportCompletedMessage, SendExportFailedMessage},
-    mail::{MailUrl, Mailer, Sender, Templates},
+    mail::{Mailer, Templates},
 };
 use outport_store::{Store, deliveries};
 
@@ -78,15 +78,13 @@ pub(super) fn correspondence(
     catalogue: &Catalogue,
     link_keys: LinkKeys,
 ) -> Result<Correspondence, StartError> {
-    let url =
-        MailUrl::parse(&config.mail_url).map_err(|error| StartError::new("mail.url", &error))?;
+    let url = &config.mail_url;
     if url.may_be_read_on_the_way() {
         tracing::warn!("mail.url does not require TLS: mails may travel unprotected");
     }
-    let sender =
-        Sender::parse(&config.mail_from).map_err(|error| StartError::new("mail.from", &error))?;
     Ok(Correspondence {
-        mailer: Mailer::new(&url, sender).map_err(|error| StartError::new("mail.url", &error))?,
+        mailer: Mailer::new(url, config.mail_from.clone())
+            .map_err(|error| StartError::new("mail.url", &error))?,
         templates: Templates::load().map_err(|error| StartError::new("templates", &error))?,
         public_url: config.public_url.clone(),
         link_keys,
