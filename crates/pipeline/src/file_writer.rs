@@ -14,7 +14,7 @@ use outport_domain::{
 use outport_objects::{ObjectError, Upload};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::run::{AbortOnDrop, Ended, RunState};
+use crate::run::{AbortOnDrop, Ended, RunState, Target};
 
 /// What was written.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Written {
 pub(crate) struct FileWriter {
     state: Arc<RunState>,
     crash: CrashPlan,
-    content_type: &'static str,
+    target: Target,
     buffer: Vec<u8>,
     spare: Spare,
     uploader: Option<Uploader>,
@@ -81,11 +81,11 @@ impl Drop for Borrowed {
 }
 
 impl FileWriter {
-    pub(crate) fn new(state: Arc<RunState>, crash: CrashPlan, content_type: &'static str) -> Self {
+    pub(crate) fn new(state: Arc<RunState>, crash: CrashPlan, target: Target) -> Self {
         Self {
             state,
             crash,
-            content_type,
+            target,
             buffer: Vec::new(),
             spare: Spare::default(),
             uploader: None,
@@ -146,8 +146,9 @@ impl FileWriter {
 
     async fn open(&self) -> Result<Uploader, Ended> {
         let state = Arc::clone(&self.state);
-        let upload = state.timed(state.objects.begin(&state.key, self.content_type)).await?;
-        state.record_object(Some(upload.id())).await?;
+        let Target { key, content_type, .. } = &self.target;
+        let upload = state.timed(state.objects.begin(key, content_type)).await?;
+        state.record_object(&self.target, Some(upload.id())).await?;
         // The part that is being filled counts as well.
         let permits = Arc::new(Semaphore::new(fixed::PARTS_IN_FLIGHT - 1));
         let (parts, queue) = mpsc::channel(fixed::PARTS_IN_FLIGHT);
@@ -164,10 +165,11 @@ impl FileWriter {
         if let Some(uploader) = self.uploader.take() {
             uploader.end().await?;
         } else {
-            state.record_object(None).await?;
+            state.record_object(&self.target, None).await?;
             self.crash.reach(CrashPoint::MidUpload).await;
             let bytes = Bytes::from(std::mem::take(&mut self.buffer));
-            state.timed(state.objects.put(&state.key, self.content_type, bytes)).await?;
+            let Target { key, content_type, .. } = &self.target;
+            state.timed(state.objects.put(key, content_type, bytes)).await?;
         }
         state.touch();
         Ok(Written { size_bytes: self.size_bytes, sha256: self.sha256.finish().hex() })

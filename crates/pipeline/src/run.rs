@@ -91,6 +91,13 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
+/// An object that a run is about to write.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) key: ObjectKey,
+    pub(crate) content_type: &'static str,
+}
+
 /// That a run has begun to write at its key, as one object or as an upload.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
@@ -179,9 +186,13 @@ impl RunState {
     }
 
     /// Records where this run writes, before its first byte.
-    pub(crate) async fn record_object(&self, upload_id: Option<&str>) -> Result<(), Ended> {
+    pub(crate) async fn record_object(
+        &self,
+        target: &Target,
+        upload_id: Option<&str>,
+    ) -> Result<(), Ended> {
         *lock(&self.written) = Some(Written { upload_id: upload_id.map(str::to_owned) });
-        match jobs::record_object(&self.store, &self.fence, &self.key, upload_id).await {
+        match jobs::record_object(&self.store, &self.fence, &target.key, upload_id).await {
             Ok(Hold::Held | Hold::CancelRequested) => Ok(()),
             Ok(Hold::Lost) => Err(Ended::Lost),
             Err(error) => Err(Ended::Failed(
@@ -214,7 +225,8 @@ pub async fn run_export(
     state.enter(Stage::Generate);
     let mut encoder = encoder_of(&spec).map_err(|failure| Ended::Failed(failure, None))?;
     let content_type = spec.compression.content_type(spec.format);
-    let mut file = FileWriter::new(Arc::clone(state), pipeline.crash.clone(), content_type);
+    let target = Target { key: state.key.clone(), content_type };
+    let mut file = FileWriter::new(Arc::clone(state), pipeline.crash.clone(), target);
     let counted =
         transfer(pipeline, state, rows, spec.columns.len(), &mut *encoder, &mut file).await?;
     if counted != encoder.rows() {
