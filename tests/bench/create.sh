@@ -14,7 +14,7 @@ set_stage 1
 start api "$port"
 export BENCH_TOKEN=$token
 load() { wrk --threads 1 --connections "$connections" --duration "$1" --script "$bench/create.lua" "$api/v1/exports" | tail -n 1; }
-rows() { sql "$(database "$state")" -c 'SELECT count(*) FROM jobs'; }
+rows() { sql "$(database "$postgres_server" "$state")" -c 'SELECT count(*) FROM jobs'; }
 
 say 'warming up'
 load 3s >/dev/null

@@ -1,105 +1,197 @@
 #!/usr/bin/env bash
-# Exports a table through one worker and, taking turns, the same rows through `psql \copy`: how
-# many times as fast, and what either takes of processors and memory.
+# Exports a table as CSV through one worker and, taking turns, the same rows by somebody else's
+# means: how many times as fast, and what either takes of processors and memory.
 #
-#   tests/bench/export.sh [ROWS] [ROUNDS]      default 5000000 5
+#   tests/bench/export.sh [ROWS [ROUNDS [CASE…]]]      default 5000000 5 nine six alone
+#
+#   nine six alone   PostgreSQL against `psql \copy`: nine columns; six of them; nine over one
+#                    connection, as an ordered request is read
+#   mariadb          against `mariadb --quick --batch`
+#   sqlite           against `sqlite3 -csv`
+#   s3               PostgreSQL into a bucket that keeps nothing, against `psql | aws s3 cp -`
+#   django           PostgreSQL against `.iterator()` and Python's csv
+#   node             PostgreSQL against pg-query-stream and csv-stringify
 #
 # The worker's time is its own, from the job's start to its end: reading, encoding, the guard
-# against formulas, SHA-256, writing the file and syncing it to the disk. The time of psql is that
-# of its process; nobody syncs its file. Three cases: nine columns; six of them; nine over one
-# connection, as an ordered request is read. Linux alone. 5,000,000 rows take about 4 GB in all.
+# against formulas, SHA-256, writing the file and syncing it to the disk. The others' time is that
+# of their processes; nobody syncs their file. Linux alone. A million rows take about 1 GB in all.
 source "$(dirname "${BASH_SOURCE[0]}")/stage.sh"
 rows=${1:-5000000}
 rounds=${2:-5}
-ticks=$(getconf CLK_TCK)
+cases=("${@:3}")
+[[ ${#cases[@]} -gt 0 ]] || cases=(nine six alone)
 
-all='id code status totalAmount createdAt customerName note organizationId companyId'
+peers=$root/target/tools/peers
+node_packages=(pg@8.23.1 pg-query-stream@4.17.0 csv-stringify@6.9.0)
+sink=http://127.0.0.1:$((port + 2))
 six='id code status totalAmount createdAt customerName'
-declare -A columns=([nine]=$all [six]=$six [alone]=$all)
-snake() { sed -E 's/([A-Z])/_\L\1/g; s/ /, /g' <<<"$1"; }
-
-set_stage "$rows"
-start api "$port"
-: >"$folder/figures"
-
-# Seconds of processors that a process took so far, and the most memory it held, in MiB.
-processors() { awk -v ticks="$ticks" '{ sub(/.*\) /, ""); print ($12 + $13) / ticks }' "/proc/$1/stat"; }
-most() { awk '$1 == "VmHWM:" { printf "%d", $2 / 1024 }' "/proc/$1/status"; }
-# What ended server processes took, if the server is one of this machine's that may be looked at.
-postmaster=$(head -n 1 "$(sql "$server" -c 'SHOW data_directory')/postmaster.pid" 2>/dev/null || true)
-served() { [[ -z $postmaster ]] && echo 0 || awk -v ticks="$ticks" '{ sub(/.*\) /, ""); print ($14 + $15) / ticks }' "/proc/$postmaster/stat"; }
-
-figure() { # CASE WHO SECONDS PROCESSORS SERVER MIB BYTES
-    jq -nc --arg case "$1" --arg who "$2" --argjson seconds "$3" --argjson processors "$4" --argjson server "$5" \
-        --argjson mib "$6" --argjson bytes "$7" '$ARGS.named' | tee -a "$folder/figures" >&2
+nine="$six note organizationId companyId"
+columns_of() { [[ $1 == six ]] && echo "$six" || echo "$nine"; }
+source_of() { [[ $1 == mariadb || $1 == sqlite ]] && echo "$1" || echo postgres; }
+peer_of() {
+    case $1 in
+    nine | six | alone) echo psql ;;
+    sqlite) echo sqlite3 ;;
+    s3) echo aws ;;
+    mariadb | django | node) echo "$1" ;;
+    *) say "no such case: $1"; return 1 ;;
+    esac
 }
 
-with_outport() { # CASE
-    local before idle server_before job answer took list
-    local url=$OUTPORT_CONNECTIONS_BENCH
+# What else a case tells the worker.
+settings_of() {
+    local url
+    url=$(url_of "$(source_of "$1")")
     if [[ $1 == alone ]]; then
         [[ $url == *\?* ]] && url+='&connections=1' || url+='?connections=1'
     fi
-    OUTPORT_CONNECTIONS_BENCH=$url start worker $((port + 1))
-    sleep 1
-    idle=$(most "${pid[worker]}")
-    before=$(processors "${pid[worker]}")
-    server_before=$(served)
-    list=$(jq -nc '$ARGS.positional' --args ${columns[$1]})
-    job=$(call "$api/v1/exports" -d '{"resource": "order", "columns": '"$list"'}' | jq -r .exportJobId)
-    while :; do
-        answer=$(call "$api/v1/exports/$job")
-        case $(jq -r .status <<<"$answer") in
-        COMPLETED) break ;;
-        FAILED | CANCELED) say "$answer"; exit 1 ;;
-        esac
-        sleep 0.2
-    done
-    [[ $(jq -r .totalRows <<<"$answer") == "$rows" ]] || { say "not all rows: $answer"; exit 1; }
-    took=$(sql "$(database "$state")" -c "SELECT (finished_at - started_at) / 1000.0 FROM jobs WHERE id = '$job'")
-    figure "$1" outport "$took" \
-        "$(awk -v a="$before" -v b="$(processors "${pid[worker]}")" 'BEGIN { print b - a }')" \
-        "$(awk -v a="$server_before" -v b="$(served)" 'BEGIN { print b - a }')" \
-        "$(($(most "${pid[worker]}") - idle))" "$(jq .sizeBytes <<<"$answer")"
-    stop worker
-    call -X DELETE "$api/v1/exports/$job" >/dev/null
-    find "$folder/data" -name '*.csv' -delete
+    printf '%s\n' "OUTPORT_CONNECTIONS_BENCH=$url"
+    [[ $1 != s3 ]] || printf 'OUTPORT_S3_%s\n' BUCKET=bench "ENDPOINT=$sink" PATH_STYLE=true \
+        ACCESS_KEY_ID=bench SECRET_ACCESS_KEY=bench
 }
 
-with_psql() { # CASE
-    local begun took used memory=0 process server_before
-    server_before=$(served)
-    begun=$(date +%s%N)
-    psql -X -q "$(database "$source")" -c "\\copy (SELECT $(snake "${columns[$1]}") FROM orders) TO '$folder/psql.csv' CSV HEADER" &
-    process=$!
-    while [[ $(cut -d ' ' -f 3 "/proc/$process/stat" 2>/dev/null) == [RSD] ]]; do
-        used=$(processors "$process" 2>/dev/null) || break
-        memory=$(most "$process" 2>/dev/null) || break
-        sleep 0.05
-    done
-    wait "$process"
-    took=$(awk -v a="$begun" -v b="$(date +%s%N)" 'BEGIN { print (b - a) / 1e9 }')
+# The peers, each in a shell of its own: all orders, $columns of them, into $file.
+by_psql() { psql -X -q "$postgres" -c "\\copy (SELECT $columns FROM orders) TO '$file' CSV HEADER"; }
+by_mariadb() { maria --quick --batch "$source" -e "SELECT $columns FROM orders" >"$file"; }
+by_sqlite3() { sqlite3 -csv -header "$folder/orders.db" "SELECT $columns FROM orders" >"$file"; }
+by_django() { "$peers/bin/python" "$bench/peers/django_iterator.py" "$postgres" "$file"; }
+by_node() { NODE_PATH=$peers/node_modules node "$bench/peers/node_stream.cjs" "$postgres" "$file"; }
+by_aws() {
+    psql -X -q "$postgres" -c "COPY (SELECT $columns FROM orders) TO STDOUT CSV HEADER" |
+        "$peers/bin/aws" --endpoint-url "$sink" s3 cp --only-show-errors - s3://bench/orders.csv
+}
+
+# Pinned, and once.
+install_peers() {
+    local wanted
+    wanted=$(cat "$bench/peers/requirements.txt" && echo "${node_packages[*]}")
+    [[ $wanted != "$(cat "$peers/wanted" 2>/dev/null)" ]] || return 0
+    say "installing what to measure against into $peers"
+    rm -rf "$peers"
+    python3 -m venv "$peers"
+    "$peers/bin/pip" install --quiet --disable-pip-version-check -r "$bench/peers/requirements.txt"
+    npm install --silent --no-save --prefix "$peers" "${node_packages[@]}" >&2
+    echo "$wanted" >"$peers/wanted"
+}
+
+# Processor seconds of the database server, if it is one of this machine's that may be looked at:
+# of PostgreSQL those of its ended processes.
+server_pid() {
+    case $1 in
+    postgres) head -n 1 "$(sql "$postgres_server" -c 'SHOW data_directory')/postmaster.pid" 2>/dev/null ;;
+    mariadb) cat "$(maria -N -e 'SELECT @@pid_file')" 2>/dev/null ;;
+    esac || true
+}
+served() { # SOURCE
+    local from
+    [[ $1 == postgres ]] && from=14 || from=12
+    [[ -r /proc/${server[$1]:-none}/stat ]] || { echo 0; return; }
+    awk -v ticks="$ticks" -v from="$from" '{ sub(/.*\) /, ""); print ($from + $(from + 1)) / ticks }' "/proc/${server[$1]}/stat"
+}
+
+# Rows of a file after its header; in that of mariadb each is a line.
+records() {
+    if [[ $2 == mariadb ]]; then
+        echo $(($(wc -l <"$1") - 1))
+    else
+        python3 -c 'import csv, sys; print(sum(1 for _ in csv.reader(open(sys.argv[1], newline="", encoding="utf-8"))) - 1)' "$1"
+    fi
+}
+# Looks into the first file of each kind.
+check() { # CASE WHO FILE
+    [[ -z ${checked[$1 $2]:-} && -n $3 ]] || return 0
+    checked[$1 $2]=1
+    [[ $(records "$3" "$2") == "$rows" ]] || { say "$1: the file of $2 has not $rows rows"; exit 1; }
+}
+
+figure() { # CASE WHO SECONDS PROCESSORS SERVER KIB BYTES
+    jq -nc --arg case "$1" --arg who "$2" --argjson seconds "$3" --argjson processors "$4" --argjson server "$5" \
+        --argjson mib "$(($6 / 1024))" --argjson bytes "$7" '$ARGS.named' | tee -a "$folder/figures" >&2
+}
+minus() { awk -v a="$1" -v b="$2" 'BEGIN { print a - b }'; }
+
+with_outport() { # CASE
+    local from idle before server_before list settings
+    from=$(source_of "$1")
+    mapfile -t settings < <(settings_of "$1")
+    start worker $((port + 1)) "${settings[@]}"
+    sleep 1
+    idle=$(held "${pid[worker]}" VmRSS)
+    before=$(processors "${pid[worker]}")
+    server_before=$(served "$from")
+    # shellcheck disable=SC2046
+    list=$(jq -nc '$ARGS.positional' --args $(columns_of "$1"))
+    export_rows "$rows" '{"resource": "order", "columns": '"$list"'}'
+    figure "$1" outport "$took" "$(minus "$(processors "${pid[worker]}")" "$before")" \
+        "$(minus "$(served "$from")" "$server_before")" \
+        $(($(held "${pid[worker]}" VmHWM) - idle)) "$(jq .sizeBytes <<<"$answer")"
+    check "$1" outport "$([[ $1 == s3 ]] || find "$folder/data/objects" -name '*.csv')"
+    stop worker
+    forget_file
+}
+
+with_peer() { # CASE
+    local from who server_before seconds user system kib bytes
+    from=$(source_of "$1")
+    who=$(peer_of "$1")
+    server_before=$(served "$from")
+    columns=$(columns_of "$1" | sed -E 's/([A-Z])/_\L\1/g; s/ /, /g') \
+        /usr/bin/time --output="$folder/time" --format='%e %U %S %M' bash -euo pipefail -c "by_$who"
+    read -r seconds user system kib <"$folder/time"
     # Until the server has noticed that its process ended.
     sleep 0.5
-    figure "$1" psql "$took" "${used:-0}" \
-        "$(awk -v a="$server_before" -v b="$(served)" 'BEGIN { print b - a }')" \
-        "${memory:-0}" "$(stat -c %s "$folder/psql.csv")"
-    rm "$folder/psql.csv"
+    if [[ $1 == s3 ]]; then
+        bytes=$(curl -sfI "$sink/bench/orders.csv" | awk 'tolower($1) == "content-length:" { print $2 + 0 }')
+    else
+        bytes=$(stat -c %s "$file")
+        check "$1" "$who" "$file"
+        rm "$file"
+    fi
+    figure "$1" "$who" "$seconds" "$(minus "$user" "-$system")" "$(minus "$(served "$from")" "$server_before")" "$kib" "$bytes"
 }
 
+need /usr/bin/time python3
+declare -A server=() checked=()
+sources=()
+for case in "${cases[@]}"; do
+    peer_of "$case" >/dev/null
+    case $case in
+    mariadb) need mariadb && sources+=(mariadb) ;;
+    sqlite) need sqlite3 && sources+=(sqlite) ;;
+    s3 | django | node) need node npm && install_peers ;;
+    esac
+done
+room $((rows * 1000))
+set_stage "$rows" "${sources[@]}"
+for one in postgres "${sources[@]}"; do server[$one]=$(server_pid "$one"); done
+start api "$port"
+if [[ " ${cases[*]} " == *' s3 '* ]]; then
+    node "$bench/null_sink.mjs" $((port + 2)) >"$folder/sink.log" 2>&1 &
+    pid[sink]=$!
+fi
+
+postgres=$(url_of postgres)
+file=$folder/peer.csv
+export AWS_ACCESS_KEY_ID=bench AWS_SECRET_ACCESS_KEY=bench AWS_DEFAULT_REGION=us-east-1
+export bench folder source mariadb_server postgres sink peers file
+export -f maria by_psql by_mariadb by_sqlite3 by_django by_node by_aws
+: >"$folder/figures"
 for round in $(seq "$rounds"); do
-    for case in ${BENCH_CASES:-nine six alone}; do
+    for case in "${cases[@]}"; do
         say "round $round of $rounds: $case"
         with_outport "$case"
-        with_psql "$case"
+        with_peer "$case"
     done
 done
 
-jq -sc --argjson rows "$rows" '
+jq -sc --argjson rows "$rows" --args '
     def median: sort | (.[(length - 1) / 2 | floor] + .[length / 2 | floor]) / 2;
-    def of($who): map(select(.who == $who)) | {
-        seconds: (map(.seconds) | median), fastest: (map(.seconds) | min), slowest: (map(.seconds) | max),
+    def figures: {
+        who: .[0].who, seconds: (map(.seconds) | median), fastest: (map(.seconds) | min), slowest: (map(.seconds) | max),
         processorSeconds: (map(.processors) | median), serverSeconds: (map(.server) | median),
-        mostMiB: (map(.mib) | max)};
-    group_by(.case)[] | {case: .[0].case, rows: $rows, rounds: (length / 2), outport: of("outport"), psql: of("psql")}
-    | . + {timesAsFast: (.psql.seconds / .outport.seconds * 100 | round / 100)}' "$folder/figures"
+        mostMiB: (map(.mib) | max), bytes: .[0].bytes};
+    . as $all | $ARGS.positional[] as $case | $all | map(select(.case == $case)) | {case: $case, rows: $rows, rounds: (length / 2),
+        outport: (map(select(.who == "outport")) | figures | del(.who)), peer: (map(select(.who != "outport")) | figures)}
+    | . + {timesAsFast: (.peer.seconds / .outport.seconds * 100 | round / 100)}
+    | if (.outport.bytes / .peer.bytes - 1 | fabs) < 0.1 then . else error("\(.): one file is larger than the other") end
+    ' "${cases[@]}" <"$folder/figures"

@@ -16,10 +16,10 @@ BENCH_TOKEN=$token python3 "$bench/latency.py" "$api" "$rate" "$seconds"
 
 unfinished="SELECT count(*) FROM jobs WHERE status IN ('PENDING', 'PROCESSING')"
 for try in $(seq 300); do
-    [[ $(sql "$(database "$state")" -c "$unfinished") == 0 ]] && break
+    [[ $(sql "$(database "$postgres_server" "$state")" -c "$unfinished") == 0 ]] && break
     sleep 0.1
 done
-sql "$(database "$state")" -c "
+sql "$(database "$postgres_server" "$state")" -c "
     SELECT json_build_object(
         'jobs', count(*),
         'notCompletedAtOnce', count(*) FILTER (WHERE status <> 'COMPLETED' OR run <> 1),
