@@ -12,6 +12,9 @@ use outport_source::Batch;
 
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
+/// What PostgreSQL's COPY FROM takes for the end of the data where it is a whole line.
+const COPY_END: &[u8] = b"\\.";
+
 /// Encodes one file.
 #[derive(Debug)]
 pub struct CsvEncoder {
@@ -64,7 +67,7 @@ impl CsvEncoder {
             // What may begin a formula is among them.
             byte.is_ascii_whitespace()
                 || !byte.is_ascii()
-                || matches!(byte, b'=' | b'+' | b'-' | b'@')
+                || matches!(byte, b'=' | b'+' | b'-' | b'@' | b'\\')
         };
         Self {
             dialect: spec.csv.clone(),
@@ -190,6 +193,7 @@ impl CsvEncoder {
             || self.special.is_in(cell)
             || (!self.dialect.null_text.is_empty() && cell == self.dialect.null_text.as_bytes())
             || edge_is_unicode_space(cell)
+            || cell == COPY_END
     }
 
     fn repair(&mut self, cell: &[u8], index: usize) -> Result<String, Failure> {

@@ -31,7 +31,7 @@ fn line(cell: Cell<'_>, csv: &Value) -> String {
 
 #[test]
 fn cells_are_quoted_when_and_only_when_they_must_be() {
-    let cases: [(Cell<'_>, Value, &str); 21] = [
+    let cases: [(Cell<'_>, Value, &str); 23] = [
         (Some(b"plain"), json!({}), "plain,x\n"),
         (None, json!({}), ",x\n"),
         (Some(b""), json!({}), "\"\",x\n"),
@@ -48,6 +48,9 @@ fn cells_are_quoted_when_and_only_when_they_must_be() {
         (Some(b" a"), json!({}), "\" a\",x\n"),
         (Some(b"a "), json!({}), "\"a \",x\n"),
         (Some("\u{a0}a".as_bytes()), json!({}), "\"\u{a0}a\",x\n"),
+        // Alone on a line PostgreSQL's COPY would take it for the end of the data.
+        (Some(b"\\."), json!({}), "\"\\.\",x\n"),
+        (Some(b"\\.x"), json!({}), "\\.x,x\n"),
         (Some(b"plain"), json!({"quote": "all"}), "\"plain\",\"x\"\n"),
         (None, json!({"quote": "all"}), ",\"x\"\n"),
         (None, json!({"nullText": "NULL"}), "NULL,x\n"),
@@ -148,7 +151,7 @@ fn labels_go_through_the_same_writer_as_cells() {
 }
 
 /// Cells as an adversary would choose them.
-fn hard_cell() -> impl Strategy<Value = Option<String>> {
+pub fn hard_cell() -> impl Strategy<Value = Option<String>> {
     let piece = prop_oneof![
         Just("\"".to_owned()),
         Just(",".to_owned()),
