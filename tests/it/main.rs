@@ -1,6 +1,7 @@
 //! The tests of the whole: real processes, real servers, and the house's own rules.
 
 mod canceling;
+mod corpus;
 mod crash_points;
 mod demo;
 mod failing;

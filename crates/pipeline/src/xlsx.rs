@@ -297,8 +297,10 @@ fn serial(local: NaiveDateTime) -> Option<f64> {
     let first = NaiveDate::from_ymd_opt(1900, 3, 1)?;
     let last = NaiveDate::from_ymd_opt(9999, 12, 31)?;
     let whole = local.date().signed_duration_since(zero).num_days();
-    let within = (first..=last).contains(&local.date());
-    within.then(|| whole as f64 + days(local.time().signed_duration_since(NaiveTime::MIN)))
+    let serial = whole as f64 + days(local.time().signed_duration_since(NaiveTime::MIN));
+    // The last microseconds of a far day are those of the next one to a double.
+    let within = (first..=last).contains(&local.date()) && serial < (whole + 1) as f64;
+    within.then_some(serial)
 }
 
 fn days(time: TimeDelta) -> f64 {
@@ -335,6 +337,8 @@ mod tests {
         assert_eq!(typed("2026-07-01 12:00:00Z", ColumnType::Timestamp), None, "another offset");
         // The clock was put back at midnight: 23:30 came twice.
         assert_eq!(typed("2019-02-16 23:30:00-03", ColumnType::Timestamp), None);
+        let last = "9999-12-31 23:59:59.999999";
+        assert_eq!(typed(last, ColumnType::LocalTimestamp), None, "it would be the next day");
         assert_eq!(typed("06:00:00", ColumnType::Time), Some(0.25));
         assert_eq!(typed("24:00:00", ColumnType::Time), None);
     }

@@ -13,6 +13,7 @@
 pub mod api;
 pub mod database;
 pub mod frozen;
+pub mod mariadb;
 pub mod process;
 pub mod proxy;
 pub mod servers;
@@ -21,6 +22,7 @@ pub mod wait;
 pub mod world;
 
 pub use api::Api;
+pub use mariadb::MariaDb;
 pub use process::Process;
 pub use wait::{PATIENCE, for_each, until};
 pub use world::World;

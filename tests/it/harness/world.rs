@@ -121,8 +121,13 @@ impl World {
     }
 
     fn declare(&self, name: &str, from: &str, sort: &str) {
+        self.declare_file(name, &shop::resource(name, from, sort));
+    }
+
+    /// Declares a resource by its whole file, for processes that are started from now on.
+    pub fn declare_file(&self, name: &str, text: &str) {
         let file = self.path("resources").join(format!("{name}.toml"));
-        std::fs::write(file, shop::resource(name, from, sort)).expect("a resource file");
+        std::fs::write(file, text).expect("a resource file");
     }
 
     /// A path in the world's folder.

@@ -1,8 +1,9 @@
 """Reads a file with libraries that are not ours and prints what they see.
 
-    read_back.py FORMAT FILE [COMPRESSION]
+    read_back.py FORMAT FILE [COMPRESSION [DELIMITER]]
+    read_back.py     for each line of standard input, which is a JSON array of the same
 
-Prints JSON: {"columns": […], "rows": [[…]], "about": {…}}; each cell is `type:value`, so that a
+Prints JSON, on one line for each file: {"columns": […], "rows": [[…]], "about": {…}}; each cell is `type:value`, so that a
 number is told from a text that looks like it.
 """
 
@@ -44,9 +45,9 @@ def of_objects(objects):
     return columns, [list(one.values()) for one in objects], {}
 
 
-def read_csv(path, compression):
-    text = plain(path, compression).decode()
-    columns, *rows = csv.reader(io.StringIO(text, newline=""))
+def read_csv(path, compression, delimiter=","):
+    text = plain(path, compression).decode("utf-8-sig")
+    columns, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     return columns, rows, {}
 
 
@@ -83,12 +84,19 @@ def read_parquet(path, _):
     return table.column_names, list(zip(*columns)), about
 
 
-def main():
-    form, path, compression = (*sys.argv[1:], "none")[:3]
+def seen(form, path, compression="none", delimiter=None):
     read = {"csv": read_csv, "ndjson": read_ndjson, "json": read_json, "xlsx": read_xlsx, "parquet": read_parquet}
-    columns, rows, about = read[form.lower()](path, compression)
+    dialect = [delimiter] if form == "CSV" and delimiter else []
+    columns, rows, about = read[form.lower()](path, compression, *dialect)
     rows = [[shown(cell) for cell in row] for row in rows]
-    json.dump({"columns": list(columns), "rows": rows, "about": about}, sys.stdout)
+    return {"columns": list(columns), "rows": rows, "about": about}
 
 
-main()
+def main():
+    asked = [sys.argv[1:]] if sys.argv[1:] else map(json.loads, sys.stdin)
+    for one in asked:
+        print(json.dumps(seen(*one)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+//! Hard values of every engine through the whole to every format, compared cell by cell with what
+//! the database's own client prints. The values and the allowed differences are in `tests/corpus`.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::harness::{
+    Api, MariaDb, World,
+    process::output,
+    servers::{ROOT, python},
+    shop::ORGANIZATION,
+};
+
+/// Where clocks are put forward and back at midnight, and once showed odd seconds.
+const ZONE: &str = "America/Sao_Paulo";
+/// Cells with a value that each engine has at least.
+const FEWEST_VALUES: u64 = 150;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Corpus {
+    setup: String,
+    columns: Vec<Column>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Column {
+    key: String,
+    sql: String,
+    #[serde(rename = "type")]
+    column_type: String,
+    precision: Option<u8>,
+    scale: Option<u8>,
+    #[serde(default)]
+    bytes: bool,
+    #[serde(default)]
+    refused_by: BTreeSet<String>,
+    values: Vec<String>,
+}
+
+fn path_of(engine: &str) -> PathBuf {
+    Path::new(ROOT).join(format!("tests/corpus/{engine}.toml"))
+}
+
+impl Corpus {
+    fn of(engine: &str) -> Self {
+        let text = std::fs::read_to_string(path_of(engine)).expect("a corpus");
+        toml::from_str(&text).unwrap_or_else(|error| panic!("{engine}: {error}"))
+    }
+
+    /// Makes and fills the table; the values of a column stand in its first rows.
+    fn statements(&self, table: &str, organization: &str) -> String {
+        let column = |column: &Column| format!(", \"{}\" {}", column.key, column.sql);
+        let columns: String = self.columns.iter().map(column).collect();
+        let create = format!("CREATE TABLE {table} (id integer, o {organization}{columns}); ");
+        let rows = self.columns.iter().map(|column| column.values.len()).max().unwrap_or_default();
+        let row = |row: usize| {
+            let given: Vec<_> = self.columns.iter().filter(|c| row < c.values.len()).collect();
+            let keys: String = given.iter().map(|c| format!(", \"{}\"", c.key)).collect();
+            let values: String = given.iter().map(|c| format!(", {}", c.values[row])).collect();
+            let id = row + 1;
+            format!("INSERT INTO {table} (id, o{keys}) VALUES ({id}, '{ORGANIZATION}'{values}); ")
+        };
+        [self.setup.clone(), create].into_iter().chain((0..rows).map(row)).collect()
+    }
+
+    fn resource(&self, name: &str, table: &str, organization: &str, guard: &str) -> String {
+        let column = |column: &Column| {
+            let mut text = format!(
+                "[[columns]]\nkey = \"{}\"\ntype = \"{}\"\n",
+                column.key, column.column_type
+            );
+            if let (Some(precision), Some(scale)) = (column.precision, column.scale) {
+                text.push_str(&format!("precision = {precision}\nscale = {scale}\n"));
+            }
+            text
+        };
+        let columns: String = self.columns.iter().map(column).collect();
+        format!(
+            "name = \"{name}\"\nconnection = \"hard\"\nfrom = \"{table}\"\nsort = [\"id\"]\n\
+             timeZone = \"{ZONE}\"\nformulaGuard = \"{guard}\"\n\
+             [scope]\norganization = {{ column = \"o\", type = \"{organization}\" }}\n\
+             [[columns]]\nkey = \"id\"\ntype = \"integer\"\n{columns}"
+        )
+    }
+
+    /// The columns that a format can hold, of all or of those that travel as bytes.
+    fn held_by(&self, format: &str, bytes: bool) -> Vec<&str> {
+        let held = |c: &&Column| (c.bytes || !bytes) && !c.refused_by.contains(format);
+        self.columns.iter().filter(held).map(|column| column.key.as_str()).collect()
+    }
+}
+
+/// What is asked for: the resource, the format, the compression, the dialect.
+fn files() -> Vec<(&'static str, &'static str, &'static str, Value)> {
+    let other = json!({
+        "delimiter": ";", "quote": "all", "lineEnding": "CRLF", "bom": true, "nullText": "NULL",
+    });
+    let mut files = Vec::new();
+    for compression in ["none", "gzip", "zstd"] {
+        files.push(("guarded", "CSV", compression, json!({})));
+        files.push(("plain", "CSV", compression, other.clone()));
+        files.push(("guarded", "NDJSON", compression, json!({})));
+        files.push(("guarded", "JSON", compression, json!({})));
+    }
+    files.push(("guarded", "XLSX", "none", json!({})));
+    files.push(("guarded", "PARQUET", "none", json!({})));
+    files
+}
+
+fn keys(columns: &[&str]) -> Vec<String> {
+    ["id"].iter().chain(columns).map(|key| (*key).to_owned()).collect()
+}
+
+/// Exports everything and describes the files for the script that compares them.
+async fn export(world: &World, api: &Api, corpus: &Corpus, of_bytes: &[bool]) -> Vec<Value> {
+    let mut asked = Vec::new();
+    for &bytes in of_bytes {
+        for (resource, format, compression, csv) in files() {
+            let columns = corpus.held_by(format, bytes);
+            let mut body = json!({
+                "resource": resource, "format": format, "compression": compression,
+                "columns": keys(&columns),
+            });
+            if format == "CSV" {
+                body["csv"] = csv.clone();
+            }
+            let id = api.export_as(&body).await;
+            asked.push((
+                id,
+                json!({
+                    "format": format, "compression": compression, "csv": csv, "columns": columns,
+                    "guard": resource == "guarded",
+                }),
+            ));
+        }
+    }
+    let mut files = Vec::new();
+    for (id, mut file) in asked {
+        let job = api.job_is(&id, "COMPLETED").await;
+        let path = world.path(&format!("{id}.file"));
+        std::fs::write(&path, api.file(&id).await).expect("the file is written");
+        file["path"] = path.display().to_string().into();
+        file["warnings"] = job["warnings"].clone();
+        files.push(file);
+    }
+    files
+}
+
+/// Every value that a format cannot hold fails the export that has it, by its column's name.
+async fn refusals(api: &Api, corpus: &Corpus) -> usize {
+    let mut asked = Vec::new();
+    for column in &corpus.columns {
+        for (format, row) in column
+            .refused_by
+            .iter()
+            .flat_map(|f| (1..=column.values.len()).map(move |row| (f, row)))
+        {
+            let body = json!({
+                "resource": "guarded", "format": format, "columns": [&column.key],
+                "filters": {"id": {"operator": "EQ", "value": row}},
+            });
+            asked.push((api.export_as(&body).await, format, &column.key, row));
+        }
+    }
+    for (id, format, key, row) in &asked {
+        let job = api.job_is(id, "FAILED").await;
+        let what = format!("{key} {row} in {format}: {job}");
+        assert_eq!(job["failure"]["code"], "VALUE_NOT_ENCODABLE", "{what}");
+        let message = job["failure"]["message"].as_str().expect("a message");
+        assert!(message.contains(&format!("column {key} ")), "{what}");
+    }
+    asked.len()
+}
+
+/// Exports, reads back and compares. The table must be there already.
+#[expect(clippy::print_stdout, reason = "the numbers are worth a look")]
+async fn holds(
+    world: &World,
+    api: &Api,
+    corpus: &Corpus,
+    engine: &str,
+    url: &str,
+    of_bytes: &[bool],
+) {
+    let files = export(world, api, corpus, of_bytes).await;
+    let refused = refusals(api, corpus).await;
+    let plan = json!({
+        "engine": engine, "url": url, "zone": ZONE, "corpus": path_of(engine), "files": files,
+    });
+    let path = world.path("plan.json");
+    std::fs::write(&path, plan.to_string()).expect("the plan is written");
+    let mut command = Command::new(python());
+    command.arg(Path::new(ROOT).join("tests/corpus/check.py")).arg(&path);
+    let seen: Value = serde_json::from_str(&output(command).await).expect("JSON");
+    for file in seen["files"].as_array().expect("files") {
+        println!("{}: {} cells, {}", file["file"], file["cells"], file["differences"]);
+    }
+    println!("{engine}: {} values, {refused} refused", seen["values"]);
+    let wrong = seen["wrong"].as_array().expect("a list");
+    assert!(wrong.is_empty(), "{} cells differ: {wrong:#?}", wrong.len());
+    assert!(seen["values"].as_u64().is_some_and(|values| values >= FEWEST_VALUES), "too few");
+}
+
+fn declare(world: &World, corpus: &Corpus, table: &str, organization: &str) {
+    for (name, guard) in [("guarded", "text"), ("plain", "off")] {
+        world.declare_file(name, &corpus.resource(name, table, organization, guard));
+    }
+}
+
+#[tokio::test]
+async fn every_value_of_postgres_is_in_every_file_as_psql_prints_it() {
+    let corpus = Corpus::of("postgres");
+    let mut world = World::postgres().await;
+    let url = world.state.postgres().url();
+    let statements = corpus.statements("hard.cells", "uuid");
+    world.state.postgres().run(&format!("CREATE SCHEMA hard; {statements}")).await;
+    world.set("OUTPORT_CONNECTIONS_HARD", &url);
+    declare(&world, &corpus, "hard.cells", "uuid");
+    let api = world.api().await;
+    let _worker = world.worker();
+    // Rows travel as the server's text, or as bytes where every column can.
+    holds(&world, &api, &corpus, "postgres", &url, &[false, true]).await;
+}
+
+#[tokio::test]
+async fn every_value_of_mariadb_is_in_every_file_as_its_client_prints_it() {
+    let corpus = Corpus::of("mariadb");
+    let mariadb = MariaDb::create().await;
+    // Zero dates, and instants written in UTC.
+    mariadb
+        .run(&format!(
+            "SET sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,ALLOW_INVALID_DATES', \
+             time_zone = '+00:00'; {}",
+            corpus.statements("cells", "char(36)")
+        ))
+        .await;
+    let mut world = World::sqlite();
+    world.set("OUTPORT_CONNECTIONS_HARD", &mariadb.url());
+    declare(&world, &corpus, "cells", "uuid");
+    let api = world.all_in_one().await;
+    holds(&world, &api, &corpus, "mariadb", &mariadb.url(), &[false]).await;
+}
+
+#[tokio::test]
+async fn every_value_of_sqlite_is_in_every_file_as_python_reads_it() {
+    let corpus = Corpus::of("sqlite");
+    let mut world = World::sqlite();
+    let path = world.path("hard.db");
+    let file = rusqlite::Connection::open(&path).expect("a file");
+    file.execute_batch(&corpus.statements("cells", "TEXT")).expect("a table");
+    let path = path.display().to_string();
+    world.set("OUTPORT_CONNECTIONS_HARD", &format!("sqlite://{path}"));
+    declare(&world, &corpus, "cells", "uuid");
+    let api = world.all_in_one().await;
+    holds(&world, &api, &corpus, "sqlite", &path, &[false]).await;
+}
