@@ -145,7 +145,7 @@ pub fn read_back(spec: &ExportSpec, bytes: &[u8]) -> Seen {
 }
 
 /// The Python that has the packages of `tests/requirements.txt`.
-fn python() -> PathBuf {
+pub fn python() -> PathBuf {
     let installed =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/venv/bin/python");
     let python = std::env::var_os("OUTPORT_TEST_PYTHON").map_or(installed, PathBuf::from);

@@ -1,5 +1,6 @@
 //! The pipeline against real stores: what a correct file is, and what a run leaves behind.
 
+mod batches;
 mod compression;
 mod csv_rules;
 mod file;
