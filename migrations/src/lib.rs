@@ -15,6 +15,7 @@ mod m0001_jobs;
 mod m0002_outbox;
 mod m0003_access;
 mod m0004_compression;
+mod m0005_split_exports;
 
 pub use sea_orm_migration::MigratorTrait;
 use sea_orm_migration::prelude::*;
@@ -31,6 +32,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0002_outbox::Migration),
             Box::new(m0003_access::Migration),
             Box::new(m0004_compression::Migration),
+            Box::new(m0005_split_exports::Migration),
         ]
     }
 }

@@ -11,7 +11,9 @@
 //! **Absent on purpose.** Running exports: the API inserts a row and that is all it does.
 
 mod deliveries;
+mod downloads;
 mod envelope;
+mod export_request;
 mod export_view;
 mod exports;
 mod extract;
@@ -113,7 +115,8 @@ fn described() -> OpenApiRouter<Arc<ApiState>> {
         .routes(routes!(exports::cancel))
         .routes(routes!(exports::rerun))
         .routes(routes!(files::file))
-        .routes(routes!(files::downloads))
+        .routes(routes!(files::part))
+        .routes(routes!(downloads::downloads))
         .routes(routes!(resources::list))
         .routes(routes!(resources::get))
         .routes(routes!(deliveries::list))
@@ -124,6 +127,7 @@ fn described() -> OpenApiRouter<Arc<ApiState>> {
         .routes(routes!(tokens::revoke))
         .routes(routes!(links::page))
         .routes(routes!(links::file))
+        .routes(routes!(links::part))
         .routes(routes!(links::rerun))
         .routes(routes!(reference::document))
         .routes(routes!(reference::page))

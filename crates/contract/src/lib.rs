@@ -12,5 +12,6 @@ pub mod digest;
 pub mod export_event;
 pub mod key;
 pub mod link;
+pub mod manifest;
 pub mod redaction;
 pub mod time;

@@ -40,9 +40,47 @@ pub fn default_name(resource: &Resource, locale: Locale, days: &str, extension: 
     format!("{}-{days}.{extension}", resource.file_stem(locale))
 }
 
+/// The name of a file of a split export: its number before the ending, which is what follows the
+/// last dot, and `suffix`, that of the compression.
+pub fn of_part(name: &str, suffix: &str, number: u32) -> String {
+    let (stem, ending) = name.split_at(stem_length(name, suffix));
+    format!("{stem}-{number:04}{ending}")
+}
+
+/// The name of the manifest of a split export.
+pub fn of_manifest(name: &str, suffix: &str) -> String {
+    format!("{}.manifest.json", &name[..stem_length(name, suffix)])
+}
+
+fn stem_length(name: &str, suffix: &str) -> usize {
+    // A request may write the suffix in other letters.
+    let bare = name.len().saturating_sub(suffix.len());
+    let body = match name.split_at_checked(bare) {
+        Some((body, end)) if end.eq_ignore_ascii_case(suffix) => body,
+        _ => name,
+    };
+    body.rfind('.').filter(|at| *at > 0).unwrap_or(body.len())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::refusal;
+    use super::{of_manifest, of_part, refusal};
+
+    #[test]
+    fn numbers_stand_before_the_ending() {
+        for (name, suffix, part, manifest) in [
+            ("orders.csv", "", "orders-0007.csv", "orders.manifest.json"),
+            ("a.b.csv.gz", ".gz", "a.b-0007.csv.gz", "a.b.manifest.json"),
+            ("Março.CSV.GZ", ".gz", "Março-0007.CSV.GZ", "Março.manifest.json"),
+            ("orders", "", "orders-0007", "orders.manifest.json"),
+            ("orders.gz", ".gz", "orders-0007.gz", "orders.manifest.json"),
+            ("注文", ".zst", "注文-0007", "注文.manifest.json"),
+        ] {
+            assert_eq!(of_part(name, suffix, 7), part);
+            assert_eq!(of_manifest(name, suffix), manifest);
+        }
+        assert_eq!(of_part("a.csv", "", 12_345), "a-12345.csv");
+    }
 
     #[test]
     fn bare_names_in_any_script_are_fine() {

@@ -119,23 +119,45 @@ pub struct Warnings {
     pub guarded_cells: u64,
 }
 
-/// What a finished run made.
+impl std::ops::AddAssign for Warnings {
+    fn add_assign(&mut self, other: Self) {
+        self.replaced_cells += other.replaced_cells;
+        self.guarded_cells += other.guarded_cells;
+    }
+}
+
+/// What a finished run made: one file, or the files of a split export with their manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedFile {
-    /// Where it is.
+    /// Where it is; of a split export: where its manifest is.
     pub key: ObjectKey,
-    /// Bytes as delivered.
+    /// Bytes as delivered; of a split export: of all its files, without the manifest.
     pub size_bytes: u64,
-    /// Bytes as stored.
+    /// Bytes as stored; of a split export: of its manifest.
     pub stored_bytes: u64,
-    /// Data rows, the header not counted.
+    /// Data rows of all files, headers not counted.
     pub total_rows: u64,
-    /// SHA-256 of the bytes as delivered, lower-case hex.
+    /// SHA-256 of the bytes as delivered, lower-case hex; of a split export: of its manifest.
     pub sha256: String,
     /// What was changed on the way.
     pub warnings: Warnings,
     /// The moment that the rows were seen at.
     pub snapshot_at: DateTime<Utc>,
+}
+
+/// One of the numbered files of a split export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FinishedPart {
+    /// Its place among them, counted from 1.
+    pub number: u32,
+    /// Where it is.
+    pub key: ObjectKey,
+    /// Data rows, the header not counted.
+    pub rows: u64,
+    /// Bytes as delivered.
+    pub size_bytes: u64,
+    /// SHA-256 of these bytes, lower-case hex.
+    pub sha256: String,
 }
 
 /// A job as its row says.
@@ -155,6 +177,8 @@ pub struct ExportJob {
     pub format: Format,
     /// How the file is compressed.
     pub compression: Compression,
+    /// Whether its rows become numbered files with a manifest.
+    pub split: bool,
     /// The column keys, in the order requested.
     pub columns: Vec<String>,
     /// The `filters` member as sent, `{}` when there was none.
@@ -233,8 +257,13 @@ impl ExportJob {
         }
     }
 
-    /// The media type of the file.
+    /// The media type of what its key names: the file, or the manifest of a split export.
     pub fn content_type(&self) -> &'static str {
+        if self.split { Format::Json.content_type() } else { self.part_content_type() }
+    }
+
+    /// The media type of each file of a split export.
+    pub fn part_content_type(&self) -> &'static str {
         self.compression.content_type(self.format)
     }
 

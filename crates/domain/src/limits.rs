@@ -26,6 +26,12 @@ pub mod fixed {
     pub const PARTS_PER_UPLOAD: u64 = 10_000;
     /// Bytes of a row batch after which the reader hands it on.
     pub const BATCH_BYTES: usize = 256 * 1024;
+    /// Bytes that a request may bound the files of a split export to, at least.
+    pub const SPLIT_BYTES_LEAST: u64 = 1024 * 1024;
+    /// Rows of a sheet of an XLSX workbook below its header.
+    pub const SHEET_ROWS: u64 = 1_048_575;
+    /// Files of one split export: their numbers have four digits.
+    pub const FILES_PER_EXPORT: u32 = 9_999;
     /// Rows of a page of a list, when the request does not say.
     pub const PAGE_DEFAULT: u32 = 50;
     /// Rows of a page of a list, at most.
@@ -41,6 +47,8 @@ pub struct Limits {
     pub rows_per_export: u64,
     /// File bytes of one export.
     pub bytes_per_export: u64,
+    /// Files of one split export.
+    pub files_per_export: u32,
     /// How long one source snapshot may be held.
     pub snapshot_age: Duration,
     /// How long a running job may show no progress before its lease is no longer renewed.
@@ -112,6 +120,7 @@ impl Default for Limits {
             request_body_bytes: 256 * 1024,
             rows_per_export: 50_000_000,
             bytes_per_export: BYTES_PER_EXPORT,
+            files_per_export: 1_000,
             snapshot_age: Duration::from_secs(HOUR),
             no_progress: Duration::from_secs(2 * MINUTE),
             source_connect: Duration::from_secs(10),
@@ -155,6 +164,9 @@ impl Limits {
             found.push(
                 "limits.bytesPerExport must be at most 115,343,360,000: 10,000 parts of 11 MiB",
             );
+        }
+        if self.files_per_export > fixed::FILES_PER_EXPORT {
+            found.push("limits.filesPerExport must be at most 9,999");
         }
         if self.presigned_url > Duration::from_mins(15) {
             found.push("limits.presignedUrlSeconds must be at most 900");

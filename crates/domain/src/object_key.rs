@@ -30,6 +30,22 @@ impl ObjectKey {
         Self::parse(&format!("data-transfer/exports/{job}/{stem}{number}.{extension}"))
     }
 
+    /// The key of a file of a split export: `<stem>-0001.<extension>`, with the run as ever.
+    pub fn of_part(
+        job: JobId,
+        run: u32,
+        stem: &str,
+        number: u32,
+        extension: &str,
+    ) -> Result<Self, InvalidObjectKey> {
+        Self::of_export(job, run, &format!("{stem}-{number:04}"), extension)
+    }
+
+    /// The key of the manifest of a split export: `<stem>.manifest.json`, with the run as ever.
+    pub fn of_manifest(job: JobId, run: u32, stem: &str) -> Result<Self, InvalidObjectKey> {
+        Self::of_export(job, run, stem, "manifest.json")
+    }
+
     /// Checks a text from the database or a test.
     pub fn parse(text: &str) -> Result<Self, InvalidObjectKey> {
         let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -68,6 +84,27 @@ mod tests {
         assert_eq!(
             second.as_str(),
             "data-transfer/exports/0197f604-49fe-7b73-bb81-df2e93a7e47d/orders.2.csv"
+        );
+    }
+
+    #[test]
+    fn files_of_a_split_export_are_numbered_beside_their_manifest() {
+        let job = "0197f604-49fe-7b73-bb81-df2e93a7e47d".parse().expect("an id");
+        let keys = [
+            ObjectKey::of_part(job, 1, "orders", 1, "csv.gz"),
+            ObjectKey::of_part(job, 2, "orders", 10_000, "csv"),
+            ObjectKey::of_manifest(job, 1, "orders"),
+            ObjectKey::of_manifest(job, 2, "orders"),
+        ]
+        .map(|key| key.expect("a key").as_str().rsplit('/').next().map(str::to_owned));
+        assert_eq!(
+            keys.map(Option::unwrap_or_default),
+            [
+                "orders-0001.csv.gz",
+                "orders-10000.2.csv",
+                "orders.manifest.json",
+                "orders.2.manifest.json"
+            ]
         );
     }
 

@@ -4,6 +4,7 @@
 mod columns;
 mod options;
 mod scope;
+mod split;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,20 +14,18 @@ use uuid::Uuid;
 
 use crate::{
     caller::Caller,
-    column::ColumnType,
     dialect::CsvDialect,
     filter::{self, FilterContext},
     id::{CompanyId, CooperativeId, Id},
     job::{Compression, Format, JobScope, ScopeType},
-    json::{FieldCode, FieldError, FieldErrors, JsonType, array, object, string, type_of},
-    limits::fixed,
+    json::{FieldCode, FieldError, FieldErrors, JsonType, object, string, type_of},
     locale::Locale,
     resource::{Column, Resource},
-    selection::{ColumnRef, Order, Predicate, Selection},
+    selection::{Predicate, Selection},
 };
 pub use columns::OutputColumn;
-use columns::{column_entry, shown};
 use scope::scope_predicate;
+pub use split::Split;
 
 /// The declared resources by name.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +61,8 @@ pub struct ExportSpec {
     pub format: Format,
     /// How the file is compressed.
     pub compression: Compression,
+    /// Where one file ends and the next begins; `None` for one file.
+    pub split: Option<Split>,
     /// How CSV is written.
     pub csv: CsvDialect,
     /// The language of labels, mail and file name.
@@ -136,7 +137,7 @@ impl Body<'_> {
         let format = self.format(errors);
         let compression = self.compression(format, errors);
         let csv = self.csv(format, errors);
-        self.unsupported(errors);
+        let split = self.split(format, errors);
         let locale = self.locale(errors);
         let metadata = self.metadata(errors);
         let Some(resource) = self.resource(catalogue, errors) else {
@@ -184,6 +185,7 @@ impl Body<'_> {
             scope,
             format,
             compression,
+            split,
             csv,
             locale,
             file_name: file_name?,
@@ -203,111 +205,6 @@ impl Body<'_> {
             errors.push("resource", FieldCode::NotFound, "there is no such resource");
         }
         resource
-    }
-
-    fn columns(
-        &self,
-        resource: &Resource,
-        locale: Locale,
-        errors: &mut FieldErrors,
-    ) -> Vec<(OutputColumn, ColumnRef)> {
-        let scopes = &self.context.caller.scopes;
-        let visible = |column: &Column| {
-            column.requires_scope.as_ref().is_none_or(|scope| scopes.contains(scope))
-        };
-        let output = |column: &Column, label: Option<String>| {
-            let label = label.unwrap_or_else(|| column.label(locale).to_owned());
-            let (key, digits) = (column.key.clone(), column.digits);
-            (OutputColumn { key, label, digits }, column.reference())
-        };
-        let Some(raw) = self.member("columns") else {
-            return resource
-                .columns
-                .iter()
-                .filter(|column| column.default && visible(column))
-                .map(|c| output(c, None))
-                .collect();
-        };
-        let elements = array(raw, "columns", errors).unwrap_or_default();
-        if elements.is_empty() && type_of(raw) == JsonType::Array {
-            errors.push("columns", FieldCode::InvalidValue, "must name at least one column");
-        }
-        if elements.len() > fixed::COLUMNS_PER_EXPORT {
-            let message = format!("names more than {} columns", fixed::COLUMNS_PER_EXPORT);
-            errors.push("columns", FieldCode::LimitExceeded, message);
-            return Vec::new();
-        }
-        let mut columns: Vec<(OutputColumn, ColumnRef)> = Vec::with_capacity(elements.len());
-        for (index, element) in elements.into_iter().enumerate() {
-            let path = format!("columns[{index}]");
-            let Some((key, label)) = column_entry(element, &path, errors) else { continue };
-            match resource.column(&key) {
-                None => {
-                    let message =
-                        format!("resource '{}' has no column '{}'", resource.name, shown(&key));
-                    errors.push(path, FieldCode::UnknownColumn, message);
-                }
-                Some(column) if !visible(column) => {
-                    errors.push(
-                        path,
-                        FieldCode::ForbiddenColumn,
-                        format!("column '{key}' may not be read"),
-                    );
-                }
-                Some(_) if columns.iter().any(|(earlier, _)| earlier.key == key) => {
-                    errors.push(path, FieldCode::Duplicate, format!("column '{key}' stands twice"));
-                }
-                Some(column) => columns.push(output(column, label)),
-            }
-        }
-        columns
-    }
-
-    fn order(&self, resource: &Resource, errors: &mut FieldErrors) -> Vec<Order> {
-        let Some(raw) = self.member("sort") else { return resource.order.clone() };
-        let scopes = &self.context.caller.scopes;
-        let mut order = Vec::new();
-        for (index, element) in
-            array(raw, "sort", errors).unwrap_or_default().into_iter().enumerate()
-        {
-            let path = format!("sort[{index}]");
-            let Some(entry) = string(element, &path, errors) else { continue };
-            let (key, descending) =
-                entry.strip_prefix('-').map_or((entry.as_str(), false), |key| (key, true));
-            match resource.column(key) {
-                None => errors.push(
-                    path,
-                    FieldCode::UnknownColumn,
-                    format!("there is no column '{}'", shown(key)),
-                ),
-                Some(column)
-                    if column
-                        .requires_scope
-                        .as_ref()
-                        .is_some_and(|scope| !scopes.contains(scope)) =>
-                {
-                    errors.push(
-                        path,
-                        FieldCode::ForbiddenColumn,
-                        format!("column '{key}' may not be read"),
-                    );
-                }
-                Some(column)
-                    if matches!(column.column_type, ColumnType::Json | ColumnType::Binary) =>
-                {
-                    let message = format!(
-                        "column '{key}' is of type {} and has no order",
-                        column.column_type.name()
-                    );
-                    errors.push(path, FieldCode::NotSupported, message);
-                }
-                Some(column) => order.push(Order { column: column.reference(), descending }),
-            }
-        }
-        if order.len() > 16 {
-            errors.push("sort", FieldCode::LimitExceeded, "names more than 16 columns");
-        }
-        order
     }
 
     fn scope(&self, resource: &Resource, errors: &mut FieldErrors) -> JobScope {

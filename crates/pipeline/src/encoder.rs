@@ -37,17 +37,22 @@ pub trait Encoder: Send {
 
 /// The encoder of a request's format and compression.
 pub fn encoder_of(spec: &ExportSpec) -> Result<Box<dyn Encoder>, Failure> {
-    let plain: Box<dyn Encoder> = match spec.format {
+    let plain = plain_encoder_of(spec)?;
+    Ok(match spec.compression {
+        Compression::None => plain,
+        Compression::Gzip => Box::new(Compressed::gzip(plain)),
+        Compression::Zstd => Box::new(Compressed::zstd(plain)?),
+    })
+}
+
+/// The encoder of a request's format alone.
+pub(crate) fn plain_encoder_of(spec: &ExportSpec) -> Result<Box<dyn Encoder>, Failure> {
+    Ok(match spec.format {
         Format::Csv => Box::new(CsvEncoder::new(spec)),
         Format::Ndjson => Box::new(JsonEncoder::new(spec, Layout::Lines)),
         Format::Json => Box::new(JsonEncoder::new(spec, Layout::Array)),
         Format::Xlsx => Box::new(XlsxEncoder::new(spec)),
         Format::Parquet => Box::new(ParquetEncoder::new(spec)?),
-    };
-    Ok(match spec.compression {
-        Compression::None => plain,
-        Compression::Gzip => Box::new(Compressed::gzip(plain)),
-        Compression::Zstd => Box::new(Compressed::zstd(plain)?),
     })
 }
 

@@ -10,7 +10,7 @@ use outport_domain::{
     crash::CrashPoint,
     failure::{Disposition, Failure, FailureCode},
     id::Fence,
-    job::{ExportJob, FinishedFile, Progress, Stage},
+    job::{ExportJob, FinishedFile, FinishedPart, Progress, Stage},
     limits::Limits,
     object_key::ObjectKey,
     spec::{self, ExportSpec, RequestContext},
@@ -18,9 +18,11 @@ use outport_domain::{
 use outport_objects::{ObjectError, ObjectStore};
 use outport_source::{Batch, Next, RowStream, Source, SourceError};
 use outport_store::{
-    Store,
+    Store, StoreError,
     jobs::{self, Hold},
 };
+    parts,
+    runs::Written,
 use tokio::{
     sync::mpsc,
     task::{JoinError, JoinHandle},
@@ -29,8 +31,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Pipeline,
-    encoder::{Encoder, encoder_of},
-    file_writer::{FileWriter, store_failure},
+    file_writer::store_failure,
+    output::{Output, verify},
 };
 
 /// Batches on their way from the reader to the encoder.
@@ -96,12 +98,8 @@ impl<T> Drop for AbortOnDrop<T> {
 pub(crate) struct Target {
     pub(crate) key: ObjectKey,
     pub(crate) content_type: &'static str,
-}
-
-/// That a run has begun to write at its key, as one object or as an upload.
-#[derive(Clone, Debug)]
-pub(crate) struct Written {
-    pub(crate) upload_id: Option<String>,
+    /// Its number among the files of a split export, counted from 1.
+    pub(crate) number: Option<u32>,
 }
 
 /// What a run shares with its lease and with who cleans up after it.
@@ -113,10 +111,11 @@ pub struct RunState {
     pub(crate) key: ObjectKey,
     /// Set when the query must end: by cancel, loss, or any other end of the run.
     pub(crate) stop: CancellationToken,
+    /// The file, or the manifest of a split export.
     progress: Mutex<Progress>,
     touched: Mutex<Instant>,
-    /// Set before the first byte is written.
-    written: Mutex<Option<Written>>,
+    /// What was begun, each before its first byte.
+    written: Mutex<Vec<Written>>,
 }
 
 impl RunState {
@@ -148,7 +147,7 @@ impl RunState {
         *lock(&self.progress)
     }
 
-    pub(crate) fn written(&self) -> Option<Written> {
+    pub(crate) fn written(&self) -> Vec<Written> {
         lock(&self.written).clone()
     }
 
@@ -191,20 +190,38 @@ impl RunState {
         target: &Target,
         upload_id: Option<&str>,
     ) -> Result<(), Ended> {
-        *lock(&self.written) = Some(Written { upload_id: upload_id.map(str::to_owned) });
-        match jobs::record_object(&self.store, &self.fence, &target.key, upload_id).await {
-            Ok(Hold::Held | Hold::CancelRequested) => Ok(()),
-            Ok(Hold::Lost) => Err(Ended::Lost),
-            Err(error) => Err(Ended::Failed(
-                Failure::new(FailureCode::Internal, "the state database could not be written"),
-                Some(Box::new(error)),
-            )),
+        let Target { key, number, .. } = target;
+        let written = Written { key: key.clone(), upload_id: upload_id.map(str::to_owned) };
+        lock(&self.written).push(written);
+        let (store, fence) = (&self.store, &self.fence);
+        let hold = match number {
+            None => jobs::record_object(store, fence, key, upload_id).await,
+            Some(number) => {
+                jobs::record_part(store, fence, &self.key, *number, key, upload_id).await
+            }
+        };
+        match hold.map_err(state_failure)? {
+            Hold::Held | Hold::CancelRequested => Ok(()),
+            Hold::Lost => Err(Ended::Lost),
         }
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     // Every value behind these locks is whole at any time, so a panic elsewhere spoils nothing.
+
+    /// Records what a file of a split export has come to.
+    pub(crate) async fn record_part_written(&self, part: &FinishedPart) -> Result<(), Ended> {
+        self.touch();
+        parts::record_written(&self.store, &self.fence, part).await.map_err(state_failure)
+    }
+}
+
+fn state_failure(error: StoreError) -> Ended {
+    Ended::Failed(
+        Failure::new(FailureCode::Internal, "the state database could not be written"),
+        Some(Box::new(error)),
+    )
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -223,33 +240,21 @@ pub async fn run_export(
     let snapshot_at = rows.snapshot_at();
 
     state.enter(Stage::Generate);
-    let mut encoder = encoder_of(&spec).map_err(|failure| Ended::Failed(failure, None))?;
-    let content_type = spec.compression.content_type(spec.format);
-    let target = Target { key: state.key.clone(), content_type };
-    let mut file = FileWriter::new(Arc::clone(state), pipeline.crash.clone(), target);
-    let counted =
-        transfer(pipeline, state, rows, spec.columns.len(), &mut *encoder, &mut file).await?;
-    if counted != encoder.rows() {
+    let mut output = Output::open(pipeline, &spec, state)?;
+    let counted = transfer(pipeline, state, rows, spec.columns.len(), &mut output).await?;
+    if counted != output.rows() {
         let message =
-            format!("the source counted {counted} rows and {} were encoded", encoder.rows());
+            format!("the source counted {counted} rows and {} were encoded", output.rows());
         return Err(Ended::Failed(Failure::new(FailureCode::SourceTruncated, message), None));
     }
-    let written = file.finish().await?;
+    let file = output.finish(job, snapshot_at).await?;
     pipeline.crash.reach(CrashPoint::AfterUpload).await;
 
     state.enter(Stage::Validate);
     state.rows(counted, Some(counted));
-    verify(state, written.size_bytes).await?;
+    verify(state, &file.key, file.stored_bytes).await?;
     pipeline.crash.reach(CrashPoint::AfterVerify).await;
-    Ok(FinishedFile {
-        key: state.key.clone(),
-        size_bytes: written.size_bytes,
-        stored_bytes: written.size_bytes,
-        total_rows: counted,
-        sha256: written.sha256,
-        warnings: encoder.warnings(),
-        snapshot_at,
-    })
+    Ok(file)
 }
 
 /// The accepted body once more, against the resources as they are declared now.
@@ -301,28 +306,17 @@ async fn transfer(
     state: &Arc<RunState>,
     rows: Box<dyn RowStream>,
     columns: usize,
-    encoder: &mut dyn Encoder,
-    file: &mut FileWriter,
+    output: &mut Output<'_>,
 ) -> Result<u64, Ended> {
     let (filled, mut batches) = mpsc::channel(BATCHES_IN_FLIGHT);
     let (emptied, spare) = mpsc::channel(BATCHES_IN_FLIGHT + 2);
     // Whatever ends this function, the query ends too.
     let _query_ends = state.stop.clone().drop_guard();
     let mut reader = AbortOnDrop::spawn(read(Arc::clone(state), rows, columns, filled, spare));
-    let mut bytes = Vec::new();
-    encoder.start(&mut bytes).map_err(|failure| Ended::Failed(failure, None))?;
-    file.write(&bytes).await?;
     let mut first = true;
     while let Some(batch) = batches.recv().await {
-        bytes.clear();
-        encoder.rows_of(&batch, &mut bytes).map_err(|failure| Ended::Failed(failure, None))?;
-        // A full or closed way back only means that the reader makes itself a new batch.
-        drop(emptied.try_send(batch));
-        if encoder.rows() > state.limits.rows_per_export {
-            return Err(limit_exceeded("rows", state.limits.rows_per_export));
-        }
-        write(&bytes, file, state).await?;
-        state.rows(encoder.rows(), None);
+        output.take(batch, &emptied).await?;
+        state.rows(output.rows(), None);
         if first {
             first = false;
             pipeline.crash.reach(CrashPoint::MidRows).await;
@@ -331,24 +325,7 @@ async fn transfer(
     if first {
         pipeline.crash.reach(CrashPoint::MidRows).await;
     }
-    let counted = reader.join().await.unwrap_or_else(|join| Err(Ended::panicked(join)))?;
-    bytes.clear();
-    encoder.finish(&mut bytes).map_err(|failure| Ended::Failed(failure, None))?;
-    write(&bytes, file, state).await?;
-    Ok(counted)
-}
-
-async fn write(bytes: &[u8], file: &mut FileWriter, state: &RunState) -> Result<(), Ended> {
-    file.write(bytes).await?;
-    if file.size_bytes() > state.limits.bytes_per_export {
-        return Err(limit_exceeded("bytes", state.limits.bytes_per_export));
-    }
-    Ok(())
-}
-
-fn limit_exceeded(what: &str, limit: u64) -> Ended {
-    let message = format!("the export has more than {limit} {what}; narrow the filters");
-    Ended::Failed(Failure::new(FailureCode::LimitExceeded, message), None)
+    reader.join().await.unwrap_or_else(|join| Err(Ended::panicked(join)))
 }
 
 /// The reader: fills batches until the source says that the result is complete.
@@ -387,17 +364,4 @@ async fn read(
         rows.cancel().await;
         return Err(ended);
     }
-}
-
-/// The store must report exactly the bytes that were sent (rule 1).
-async fn verify(state: &RunState, stored_bytes: u64) -> Result<(), Ended> {
-    let reported = state.timed(state.objects.head(&state.key)).await?;
-    let message = match reported {
-        Some(meta) if meta.size == stored_bytes => return Ok(()),
-        Some(meta) => {
-            format!("the object store reports {} bytes and {stored_bytes} were sent", meta.size)
-        }
-        None => "the object store does not know the object that it accepted".to_owned(),
-    };
-    Err(Ended::Failed(Failure::new(FailureCode::StoreMismatch, message), None))
 }

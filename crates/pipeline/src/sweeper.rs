@@ -3,8 +3,13 @@
 
 use std::time::Duration;
 
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use outport_domain::crash::CrashPoint;
-use outport_store::{StoreError, access, jobs, runs};
+use outport_objects::ObjectError;
+use outport_store::{
+    StoreError, access, jobs,
+    runs::{self, Written},
+};
 
 use crate::Pipeline;
 
@@ -13,6 +18,9 @@ const AT_ONCE: u32 = 100;
 
 /// Until what could not be removed is tried again.
 const SWEEP_AGAIN: Duration = Duration::from_secs(30);
+
+/// Requests to the object store in flight while a run's objects are removed.
+const REMOVED_AT_ONCE: usize = 8;
 
 /// What one sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,13 +41,8 @@ impl Pipeline {
         swept.expired = jobs::expire_due(&mut tx, AT_ONCE).await?.len() as u64;
         tx.commit().await?;
         for leftover in runs::leftovers(&self.store, AT_ONCE).await? {
-            let removed = async {
-                if let Some(upload_id) = &leftover.upload_id {
-                    self.objects.abort(&leftover.key, upload_id).await?;
-                }
-                self.objects.delete(&leftover.key).await
-            };
-            if let Err(error) = removed.await {
+            let objects = runs::objects(&self.store, &leftover).await?;
+            if let Err(error) = self.remove(objects).await {
                 tracing::warn!(job = %leftover.job, error = &error as &dyn std::error::Error, "a leftover stays for now");
                 let mut tx = self.store.begin().await?;
                 runs::postpone(&mut tx, &leftover, SWEEP_AGAIN).await?;
@@ -57,5 +60,17 @@ impl Pipeline {
         access::forget_keys(&mut tx).await?;
         tx.commit().await?;
         Ok(swept)
+    }
+
+    /// Removes objects and their uploads; what is not there is gone already. The first of them
+    /// goes first.
+    pub(crate) async fn remove(&self, written: Vec<Written>) -> Result<(), ObjectError> {
+        let one = |Written { key, upload_id }| async move {
+            if let Some(upload_id) = &upload_id {
+                self.objects.abort(&key, upload_id).await?;
+            }
+            self.objects.delete(&key).await
+        };
+        stream::iter(written).map(one).buffered(REMOVED_AT_ONCE).try_collect().await
     }
 }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Pipeline, lease,
-    run::{AbortOnDrop, Ended, RunState, Written, run_export},
+    run::{AbortOnDrop, Ended, RunState, run_export},
 };
 
 /// How long a run that must stop may take to do so by itself.
@@ -84,9 +84,12 @@ impl Pipeline {
             .0
             .get(&job.resource)
             .map_or("export", |resource| resource.key_stem.as_str());
-        let key =
+        let key = if job.split {
+            ObjectKey::of_manifest(job.id, fence.run, stem)
+        } else {
             ObjectKey::of_export(job.id, fence.run, stem, &job.compression.extension(job.format))
-                .map_err(|error| Failure::new(FailureCode::Internal, error.to_string()))?;
+        };
+        let key = key.map_err(|error| Failure::new(FailureCode::Internal, error.to_string()))?;
         Ok(Arc::new(RunState::new(self, fence, key)))
     }
 
@@ -117,16 +120,10 @@ impl Pipeline {
         Err(ended)
     }
 
-    /// Removes what the run may have left. Only ever its own key, which no other run shares;
+    /// Removes what the run may have left. Only ever at its own keys, which no other run shares;
     /// what fails here the sweeper does later.
     async fn clean_up(&self, job: &ExportJob, state: &RunState) {
-        let Some(Written { upload_id }) = state.written() else { return };
-        let work = async {
-            if let Some(upload_id) = &upload_id {
-                self.objects.abort(&state.key, upload_id).await?;
-            }
-            self.objects.delete(&state.key).await
-        };
+        let work = self.remove(state.written());
         match tokio::time::timeout(self.limits.source_connect, work).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {

@@ -1,5 +1,7 @@
 //! A batch of rows: one buffer of bytes, and where each cell ends.
 
+use std::ops::Range;
+
 /// The bit of a cell's end that says NULL. Cells end below 2 GiB.
 const NULL: u32 = 1 << 31;
 
@@ -38,6 +40,20 @@ impl Batch {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
+    }
+
+    /// Makes this batch a copy of some rows of another, of as many columns.
+    pub fn copy_rows(&mut self, from: &Self, rows: Range<usize>) {
+        self.clear();
+        self.columns = from.columns;
+        let cells = rows.start * from.columns..rows.end * from.columns;
+        let end_of = |end: u32| end & !NULL;
+        let start = cells.start.checked_sub(1).map_or(0, |before| end_of(from.ends[before]));
+        let ends = &from.ends[cells];
+        let end = ends.last().map_or(start, |last| end_of(*last));
+        self.bytes.extend_from_slice(&from.bytes[start as usize..end as usize]);
+        // The bit stays as it is: every end is at least as large as the start.
+        self.ends.extend(ends.iter().map(|end| end - start));
     }
 
     /// Appends a cell with a value.
@@ -135,6 +151,25 @@ mod tests {
         batch.push(b"");
         assert_eq!(batch.rows(), 1);
         assert_eq!(batch.cells().collect::<Vec<_>>(), [Some(&b"a"[..]), None, Some(&b""[..])]);
+    }
+
+    #[test]
+    fn rows_are_copied_with_their_nulls_and_nothing_else() {
+        let mut batch = Batch::new(2);
+        for row in 0..4_usize {
+            batch.push(&b"xxxxxxx"[..row]);
+            if row == 2 { batch.push_null() } else { batch.push(b"y") }
+        }
+        let all: Vec<_> = batch.cells().collect();
+        let mut copy = Batch::new(7);
+        copy.push(b"what was in it");
+        for from in 0..=4 {
+            for to in from..=4 {
+                copy.copy_rows(&batch, from..to);
+                assert_eq!((copy.rows(), copy.columns()), (to - from, 2));
+                assert_eq!(copy.cells().collect::<Vec<_>>(), all[from * 2..to * 2]);
+            }
+        }
     }
 
     #[test]

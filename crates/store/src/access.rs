@@ -161,6 +161,8 @@ pub struct Download {
     pub user: Option<UserId>,
     /// `API` or `LINK`.
     pub via: &'static str,
+    /// Which of the files of a split export; `None` for the file, and for the manifest.
+    pub part: Option<u32>,
     /// The client's address, as far as the proxy tells.
     pub address: Option<String>,
     /// The client's `User-Agent`, cut at 200 characters.
@@ -177,6 +179,7 @@ pub async fn record_download(tx: &mut Tx, download: &Download) -> Result<(), Sto
         organization_id: download.organization.uuid(),
         user_id: download.user.map(UserId::uuid),
         via: download.via.to_owned(),
+        part: download.part.map(|number| number as i32),
         address: download.address.clone(),
         user_agent: download.user_agent.as_deref().map(|text| text.chars().take(200).collect()),
         at: instant::millis(download.at),
@@ -232,6 +235,7 @@ fn read_download(row: &download::Model) -> Result<Download, StoreError> {
             "LINK" => "LINK",
             _ => return Err(StoreError::Corrupt("a download's way is unknown".to_owned())),
         },
+        part: row.part.map(|number| number as u32),
         address: row.address.clone(),
         user_agent: row.user_agent.clone(),
         at: instant::at(row.at)?,

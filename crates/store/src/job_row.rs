@@ -37,6 +37,7 @@ pub fn of_new(job: &NewJob, now: i64) -> Result<Model, StoreError> {
         resource: job.resource.clone(),
         format: job.format.name().to_owned(),
         compression: job.compression.name().to_owned(),
+        split: job.split,
         columns: serde_json::to_string(&job.columns)
             .map_err(|error| StoreError::Refused(error.into()))?,
         filters: job.filters.clone(),
@@ -92,6 +93,7 @@ pub fn read(row: &Model) -> Result<ExportJob, StoreError> {
         resource: row.resource.clone(),
         format: known("format", &row.format, Format::from_name)?,
         compression: known("compression", &row.compression, Compression::from_name)?,
+        split: row.split,
         columns: serde_json::from_str(&row.columns)
             .map_err(|_| StoreError::Corrupt("columns are not a list of texts".to_owned()))?,
         filters: row.filters.clone(),

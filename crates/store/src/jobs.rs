@@ -22,7 +22,7 @@ pub use ending::{finish, request_cancel, rescue};
 #[cfg(test)]
 pub(crate) use find::list_query;
 pub use find::{find, find_in_any_organization, list, queue_position};
-pub use lease::{expired_leases, look, record_object, record_progress, renew};
+pub use lease::{expired_leases, look, record_object, record_part, record_progress, renew};
 pub use numbers::{gauges, next_due};
 pub use retention::{delete_file, expire_due, purge};
 

@@ -27,6 +27,7 @@ mod job_row;
 pub mod jobs;
 mod outbox;
 mod paging;
+pub mod parts;
 #[cfg(test)]
 mod plans;
 pub mod runs;

@@ -6,7 +6,7 @@
 use outport_domain::{id::JobId, object_key::ObjectKey};
 use sea_orm::{ConnectionTrait as _, EntityTrait as _};
 
-use crate::{Store, StoreError, Tx, entity::job};
+use crate::{Store, StoreError, Tx, entity::job, parts};
 
 /// Something a run may have left in the object store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,15 @@ pub struct Leftover {
     pub job: JobId,
     /// Which run.
     pub run: u32,
+    /// Where; of a split export: where its manifest is.
+    pub key: ObjectKey,
+    /// Its upload, when it was a multipart one.
+    pub upload_id: Option<String>,
+}
+
+/// One object of a run, or what may become one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
     /// Where.
     pub key: ObjectKey,
     /// Its upload, when it was a multipart one.
@@ -52,6 +61,17 @@ pub async fn leftovers(store: &Store, most: u32) -> Result<Vec<Leftover>, StoreE
             })
         })
         .collect()
+}
+
+/// All objects that a leftover consists of: its own, and the files of a split export.
+pub async fn objects(store: &Store, leftover: &Leftover) -> Result<Vec<Written>, StoreError> {
+    // First of all what says that the files are there.
+    let mut all =
+        vec![Written { key: leftover.key.clone(), upload_id: leftover.upload_id.clone() }];
+    for row in parts::rows(store, leftover.job, leftover.run).await? {
+        all.push(Written { key: parts::key(&row)?, upload_id: row.upload_id });
+    }
+    Ok(all)
 }
 
 /// Records that a leftover is gone.

@@ -33,6 +33,8 @@ pub struct NewJob {
     pub format: Format,
     /// How the file is compressed.
     pub compression: Compression,
+    /// Whether its rows become numbered files with a manifest.
+    pub split: bool,
     /// The column keys, in order.
     pub columns: Vec<String>,
     /// The `filters` member as sent.

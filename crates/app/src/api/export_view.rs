@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use outport_contract::{export_event::ExportJobData, time::Instant};
-use outport_domain::job::{ExportJob, JobStatus, Progress};
+use outport_domain::{
+    file_name,
+    job::{ExportJob, FinishedPart, JobStatus, Progress},
+};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -31,10 +34,15 @@ pub struct ExportView {
     /// As requested, digit for digit.
     #[schema(value_type = Object)]
     filters: Box<RawValue>,
+    /// Of a split export: the manifest's.
     file_key: Option<String>,
+    /// Of a split export: what the names of its files are made of.
     file_name: String,
+    /// Of what `fileKey` names.
     content_type: String,
+    /// Of a split export: of all its files, without the manifest.
     size_bytes: Option<u64>,
+    /// Of a split export: of all its files.
     total_rows: Option<u64>,
     /// Null, or a stable code such as `SOURCE_UNREACHABLE`.
     failure_reason: Option<String>,
@@ -67,12 +75,33 @@ pub struct ExportView {
     /// compressed bytes.
     compression: &'static str,
     warnings: WarningsView,
-    /// Of the file's bytes, lower-case hex.
+    /// Of the file's bytes, lower-case hex; of a split export: of the manifest's.
     sha256: Option<String>,
     /// Not computed yet: always null.
     hmac: Option<String>,
     links: LinksView,
     failure: Option<FailureView>,
+    /// Of a completed split export, in order; null for all others, in lists, and in the answers
+    /// to all but `GET /v1/exports/{id}`.
+    files: Option<Vec<FileView>>,
+}
+
+/// One of the files of a split export.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ExportFile)]
+pub struct FileView {
+    /// From 1.
+    number: u32,
+    name: String,
+    key: String,
+    /// Data rows, the header not counted.
+    rows: u64,
+    size_bytes: u64,
+    /// Of the file's bytes, lower-case hex.
+    sha256: String,
+    /// Where its bytes are, while they are there.
+    link: Option<String>,
 }
 
 /// How far a job is.
@@ -112,7 +141,7 @@ pub struct LinksView {
     /// While it can be canceled.
     cancel: Option<String>,
     rerun: String,
-    /// While there is a file.
+    /// While there is a file; of a split export: the manifest.
     file: Option<String>,
     downloads: String,
 }
@@ -220,7 +249,25 @@ impl ExportView {
                 .failure
                 .as_ref()
                 .map(|(code, message)| FailureView { code: code.name(), message: message.clone() }),
+            files: None,
         }
+    }
+
+    /// The same with the files of a split export.
+    pub fn with_files(self, job: &ExportJob, parts: Vec<FinishedPart>) -> Self {
+        let own = &self.links.own;
+        let is_there = self.links.file.is_some();
+        let file = |part: FinishedPart| FileView {
+            number: part.number,
+            name: file_name::of_part(&job.file_name, job.compression.suffix(), part.number),
+            key: part.key.as_str().to_owned(),
+            rows: part.rows,
+            size_bytes: part.size_bytes,
+            sha256: part.sha256,
+            link: is_there.then(|| format!("{own}/files/{}", part.number)),
+        };
+        let files = (!parts.is_empty()).then(|| parts.into_iter().map(file).collect());
+        Self { files, ..self }
     }
 }
 

@@ -20,11 +20,13 @@ use outport_domain::{
 use outport_store::{
     PageRequest,
     jobs::{self, CancelOutcome, JobFilter},
+    parts,
     submit::{IdempotencyKey, NewJob, Submitted},
 };
 
 use super::{
     ApiState,
+    export_request::ExportRequest,
     export_view::{ExportPageView, ExportView, poll_after},
     extract::{Authorized, JsonBody, Params, Segment, cursor, idempotency_key, locale},
     problem::{Outcome, Problem, ProblemCode, ProblemView, seconds},
@@ -67,46 +69,6 @@ pub async fn create(
     });
     let locale = locale(Some(&caller), &headers);
     submit(&state, caller, locale, body, key).await
-}
-
-/// The body of a request, for the reference; it is read by the domain, which tells every wrong
-/// field at once.
-#[derive(utoipa::ToSchema)]
-#[schema(rename_all = "camelCase")]
-#[expect(dead_code, reason = "describes the body in the OpenAPI document")]
-pub struct ExportRequest {
-    /// What to export, see `/v1/resources`.
-    resource: String,
-    /// Keys, or `{"key": …, "label": …}`, in the order of the file; the defaults when absent.
-    columns: Option<Vec<serde_json::Value>>,
-    /// Column → `{"operator": …, "value": …}` or an array of such, AND-ed; `_or` for alternatives.
-    #[schema(value_type = Option<Object>)]
-    filters: Option<serde_json::Value>,
-    /// Keys; a leading `-` sorts downwards.
-    sort: Option<Vec<String>>,
-    /// `ORGANIZATION`, `COMPANY` or `COOPERATIVE`.
-    scope_type: Option<String>,
-    company_id: Option<uuid::Uuid>,
-    cooperative_id: Option<uuid::Uuid>,
-    /// `CSV`, `NDJSON`, `JSON`, `XLSX` or `PARQUET`.
-    format: Option<String>,
-    /// `{delimiter, bom, quote, lineEnding, nullText}`, with format `CSV` only.
-    #[schema(value_type = Option<Object>)]
-    csv: Option<serde_json::Value>,
-    /// `none`, `gzip` or `zstd`; with formats `XLSX` and `PARQUET` only `none`.
-    compression: Option<String>,
-    /// An IANA zone.
-    time_zone: Option<String>,
-    /// `en`, `pt-BR` or `es`.
-    locale: Option<String>,
-    /// A bare file name.
-    file_name: Option<String>,
-    /// `{"email": …}`.
-    #[schema(value_type = Option<Object>)]
-    notify: Option<serde_json::Value>,
-    /// Anything; it comes back with the job.
-    #[schema(value_type = Option<Object>)]
-    metadata: Option<serde_json::Value>,
 }
 
 /// Parses a body and submits its job.
@@ -154,6 +116,7 @@ pub async fn submit_job(
         resource: spec.resource.name.clone(),
         format: spec.format,
         compression: spec.compression,
+        split: spec.split.is_some(),
         columns: spec.columns.into_iter().map(|column| column.key).collect(),
         filters: spec.filters,
         request: body,
@@ -182,8 +145,11 @@ fn view(
     job: &ExportJob,
     queue_position: Option<u32>,
 ) -> Response {
-    let body = Json(ExportView::new(state, job, queue_position));
-    let mut response = (outcome.status(), body).into_response();
+    answer(outcome, job, ExportView::new(state, job, queue_position))
+}
+
+fn answer(outcome: Outcome, job: &ExportJob, view: ExportView) -> Response {
+    let mut response = (outcome.status(), Json(view)).into_response();
     if let Some(pause) = poll_after(job)
         && let Ok(value) = HeaderValue::try_from(seconds(pause))
     {
@@ -291,7 +257,9 @@ pub async fn get(
     } else {
         None
     };
-    Ok(view(&state, Outcome::Ok, &job, position))
+    let parts = parts::of_file(&state.store, &job).await?;
+    let view = ExportView::new(&state, &job, position).with_files(&job, parts);
+    Ok(answer(Outcome::Ok, &job, view))
 }
 
 /// Asks an export to stop. Asking again changes nothing.

@@ -52,7 +52,7 @@ impl FromRequestParts<Arc<ApiState>> for Authorized {
     }
 }
 
-/// One segment of the path.
+/// The first variable segment of the path.
 pub struct Segment(pub String);
 
 impl Segment {
@@ -66,9 +66,27 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let path = Path::<String>::from_request_parts(parts, state).await;
-        path.map(|Path(segment)| Self(segment)).map_err(|_| Problem::not_found())
+        segments(parts, state).await?.into_iter().next().map(Self).ok_or_else(Problem::not_found)
     }
+}
+
+/// The number of a file, the last variable segment of the path.
+pub struct FileNumber(pub u32);
+
+impl<S: Send + Sync> FromRequestParts<S> for FileNumber {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let last = segments(parts, state).await?.pop().unwrap_or_default();
+        // One file has one URL: no sign, no leading zero.
+        let number = last.parse().ok().filter(|number: &u32| number.to_string() == last);
+        number.map(Self).ok_or_else(Problem::not_found)
+    }
+}
+
+async fn segments<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<Vec<String>, Problem> {
+    let path = Path::<Vec<String>>::from_request_parts(parts, state).await;
+    path.map(|Path(segments)| segments).map_err(|_| Problem::not_found())
 }
 
 /// The query, read whole: unknown, repeated and wrong parameters are told together.

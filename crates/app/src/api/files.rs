@@ -3,7 +3,6 @@
 use std::{ops::Range, sync::Arc, time::Duration};
 
 use axum::{
-    Json,
     body::Body,
     extract::State,
     http::{HeaderMap, HeaderName, HeaderValue, Method, header},
@@ -13,24 +12,26 @@ use chrono::{DateTime, Utc};
 use futures::StreamExt as _;
 use outport_domain::{
     caller::{Caller, Permission},
-    job::{ExportJob, FinishedFile, JobStatus},
+    file_name,
+    job::{ExportJob, FinishedFile, FinishedPart, JobStatus},
     json::FieldCode,
+    object_key::ObjectKey,
     spec::{self, RequestContext},
 };
 use outport_objects::{DownloadHeaders, disposition::content_disposition};
-use outport_store::access::{self, Download};
-use serde::Serialize;
-use utoipa::ToSchema;
+use outport_store::{
+    access::{self, Download},
+    parts,
+};
 use uuid::Uuid;
 
 use super::{
     ApiState,
     exports::visible,
-    extract::{Authorized, Client, Params, Segment, cursor},
+    extract::{Authorized, Client, FileNumber, Segment},
     problem::{Outcome, Problem, ProblemCode, ProblemView},
     range::{Asked, asked},
 };
-use outport_contract::time::Instant;
 
 /// Who downloads, for the audit.
 pub struct Downloader {
@@ -65,7 +66,57 @@ pub fn downloadable(job: &ExportJob, now: DateTime<Utc>) -> Result<&FinishedFile
     Err(Problem::new(ProblemCode::NotCompleted, detail))
 }
 
-/// The file: a redirect to the object store, or the bytes. Each download is audited; HEAD is not.
+/// What a download gives: the file, the manifest of a split export, or one of its files.
+struct Served {
+    /// Its number among the files of a split export.
+    part: Option<u32>,
+    key: ObjectKey,
+    name: String,
+    /// The media type as a header.
+    content_type: String,
+    size_bytes: u64,
+    sha256: String,
+}
+
+impl Served {
+    fn file(job: &ExportJob, file: &FinishedFile) -> Self {
+        let (name, size_bytes) = if job.split {
+            // Nothing is sealed, so what is stored is what is delivered.
+            let name = file_name::of_manifest(&job.file_name, job.compression.suffix());
+            (name, file.stored_bytes)
+        } else {
+            (job.file_name.clone(), file.size_bytes)
+        };
+        Self {
+            part: None,
+            key: file.key.clone(),
+            name,
+            content_type: header_of(job.content_type()),
+            size_bytes,
+            sha256: file.sha256.clone(),
+        }
+    }
+
+    fn part(job: &ExportJob, part: FinishedPart) -> Self {
+        Self {
+            part: Some(part.number),
+            key: part.key,
+            name: file_name::of_part(&job.file_name, job.compression.suffix(), part.number),
+            content_type: header_of(job.part_content_type()),
+            size_bytes: part.size_bytes,
+            sha256: part.sha256,
+        }
+    }
+}
+
+/// A media type as a header: texts say their character set.
+fn header_of(content_type: &str) -> String {
+    let charset = if content_type.starts_with("text/") { "; charset=utf-8" } else { "" };
+    format!("{content_type}{charset}")
+}
+
+/// The file, or the manifest of a split export: a redirect to the object store, or the bytes.
+/// Each download is audited; HEAD is not.
 #[utoipa::path(method(get, head), path = "/v1/exports/{id}/file", tag = "exports",
     security(("bearer" = ["exports:read"])),
     params(
@@ -94,7 +145,41 @@ pub async fn file(
     let job = visible(&state, &caller, &id).await?;
     may_read_columns(&state, &caller, &job)?;
     let downloader = Downloader { user: caller.user, via: "API", client };
-    deliver(&state, &job, downloader, &method, &headers).await
+    deliver(&state, &job, None, downloader, &method, &headers).await
+}
+
+/// One of the files of a split export, by its number: like the file of any other export.
+#[utoipa::path(method(get, head), path = "/v1/exports/{id}/files/{number}", tag = "exports",
+    security(("bearer" = ["exports:read"])),
+    params(
+        ("id" = Uuid, Path),
+        ("number" = u32, Path, description = "From 1"),
+        ("Range" = Option<String>, Header, description = "One range of bytes"),
+    ),
+    responses(
+        (status = 302, description = "A pre-signed URL of the object store, for some minutes"),
+        (status = 200, description = "The whole file", content_type = "*/*"),
+        (status = 206, description = "The range asked for", content_type = "*/*"),
+        (status = 403, description = "A column needs a scope that the caller lacks", body = ProblemView),
+        (status = 404, description = "No such export, or it has no such file", body = ProblemView),
+        (status = 409, description = "Not completed", body = ProblemView),
+        (status = 410, description = "Expired or deleted", body = ProblemView),
+        (status = 416, description = "The range is outside of the file", body = ProblemView),
+    ))]
+pub async fn part(
+    State(state): State<Arc<ApiState>>,
+    caller: Authorized,
+    client: Client,
+    method: Method,
+    headers: HeaderMap,
+    id: Segment,
+    FileNumber(number): FileNumber,
+) -> Result<Response, Problem> {
+    let caller = caller.with(Permission::ExportsRead)?;
+    let job = visible(&state, &caller, &id).await?;
+    may_read_columns(&state, &caller, &job)?;
+    let downloader = Downloader { user: caller.user, via: "API", client };
+    deliver(&state, &job, Some(number), downloader, &method, &headers).await
 }
 
 /// A file may hold columns that not every colleague may read. The requester's own right was
@@ -131,40 +216,47 @@ fn may_read_columns(
     Ok(())
 }
 
-/// Audits the download, then redirects or streams.
+/// Audits the download of the file, or of the numbered one of a split export, then redirects or
+/// streams.
 pub async fn deliver(
     state: &Arc<ApiState>,
     job: &ExportJob,
+    number: Option<u32>,
     downloader: Downloader,
     method: &Method,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let now = Utc::now();
     let file = downloadable(job, now)?;
-    let etag = format!("\"{}\"", file.sha256);
+    let served = match number {
+        None => Served::file(job, file),
+        Some(number) => {
+            let part = parts::find(&state.store, job, number).await?;
+            Served::part(job, part.ok_or_else(Problem::not_found)?)
+        }
+    };
+    let etag = format!("\"{}\"", served.sha256);
     let range = match headers.get(header::IF_RANGE) {
         // The file never changes, so another mark can only be of another file.
         Some(mark) if mark.as_bytes() != etag.as_bytes() => Asked::Whole,
-        _ => asked(text(headers, &header::RANGE), file.size_bytes),
+        _ => asked(text(headers, &header::RANGE), served.size_bytes),
     };
-    if range == Asked::Outside {
-        return Err(Problem::range_not_satisfiable(file.size_bytes));
-    }
-    let part = match range {
-        Asked::Part(part) => Some(part),
-        Asked::Whole | Asked::Outside => None,
+    let range = match range {
+        Asked::Outside => return Err(Problem::range_not_satisfiable(served.size_bytes)),
+        Asked::Part(range) => Some(range),
+        Asked::Whole => None,
     };
     if method == Method::HEAD {
-        return Ok(head(job, file, &etag, part.as_ref()));
+        return Ok(head(&served, &etag, range.as_ref()));
     }
     // The audit is written when the store has agreed and before the first byte leaves.
-    if let Some(url) = presigned(state, job, file, now).await? {
-        audit(state, job, downloader, now).await?;
+    if let Some(url) = presigned(state, job, &served, now).await? {
+        audit(state, job, &served, downloader, now).await?;
         return Ok((Outcome::Found.status(), [(header::LOCATION, url)]).into_response());
     }
-    let stream = state.objects.get(&file.key, part.clone()).await?;
-    audit(state, job, downloader, now).await?;
-    let mut response = head(job, file, &etag, part.as_ref());
+    let stream = state.objects.get(&served.key, range.clone()).await?;
+    audit(state, job, &served, downloader, now).await?;
+    let mut response = head(&served, &etag, range.as_ref());
     // An error in the middle resets the connection: no client takes the rest for the end.
     *response.body_mut() = Body::from_stream(stream.inspect(|chunk| {
         if let Err(error) = chunk {
@@ -177,6 +269,7 @@ pub async fn deliver(
 async fn audit(
     state: &Arc<ApiState>,
     job: &ExportJob,
+    served: &Served,
     downloader: Downloader,
     now: DateTime<Utc>,
 ) -> Result<(), Problem> {
@@ -187,6 +280,7 @@ async fn audit(
         organization: job.scope.organization,
         user: Some(user),
         via,
+        part: served.part,
         address: client.address,
         user_agent: client.user_agent,
         at: now,
@@ -200,28 +294,22 @@ async fn audit(
 async fn presigned(
     state: &Arc<ApiState>,
     job: &ExportJob,
-    file: &FinishedFile,
+    served: &Served,
     now: DateTime<Utc>,
 ) -> Result<Option<HeaderValue>, Problem> {
     let left = job.expires_at.and_then(|end| (end - now).to_std().ok());
     let life = state.limits.presigned_url.min(left.unwrap_or(Duration::MAX));
     let headers = DownloadHeaders {
-        content_disposition: content_disposition(&job.file_name),
-        content_type: content_type(job),
+        content_disposition: content_disposition(&served.name),
+        content_type: served.content_type.clone(),
     };
     let life = life.max(Duration::from_secs(1));
-    let url = state.objects.presign_get(&file.key, &headers, life).await?;
+    let url = state.objects.presign_get(&served.key, &headers, life).await?;
     Ok(url.and_then(|url| HeaderValue::try_from(url.as_str()).ok()))
 }
 
-/// The media type as a header: texts say their character set.
-fn content_type(job: &ExportJob) -> String {
-    let charset = if job.content_type().starts_with("text/") { "; charset=utf-8" } else { "" };
-    format!("{}{charset}", job.content_type())
-}
-
-fn head(job: &ExportJob, file: &FinishedFile, etag: &str, part: Option<&Range<u64>>) -> Response {
-    let outcome = if part.is_some() { Outcome::Partial } else { Outcome::Ok };
+fn head(served: &Served, etag: &str, range: Option<&Range<u64>>) -> Response {
+    let outcome = if range.is_some() { Outcome::Partial } else { Outcome::Ok };
     let mut response = outcome.into_response();
     let headers = response.headers_mut();
     let mut set = |name: HeaderName, value: String| {
@@ -229,14 +317,14 @@ fn head(job: &ExportJob, file: &FinishedFile, etag: &str, part: Option<&Range<u6
             headers.insert(name, value);
         }
     };
-    set(header::CONTENT_TYPE, content_type(job));
-    set(header::CONTENT_DISPOSITION, content_disposition(&job.file_name));
+    set(header::CONTENT_TYPE, served.content_type.clone());
+    set(header::CONTENT_DISPOSITION, content_disposition(&served.name));
     set(header::ACCEPT_RANGES, "bytes".to_owned());
     set(header::ETAG, etag.to_owned());
-    let length = part.map_or(file.size_bytes, |part| part.end - part.start);
+    let length = range.map_or(served.size_bytes, |range| range.end - range.start);
     set(header::CONTENT_LENGTH, length.to_string());
-    if let Some(part) = part {
-        let value = format!("bytes {}-{}/{}", part.start, part.end - 1, file.size_bytes);
+    if let Some(range) = range {
+        let value = format!("bytes {}-{}/{}", range.start, range.end - 1, served.size_bytes);
         set(header::CONTENT_RANGE, value);
     }
     response
@@ -244,64 +332,4 @@ fn head(job: &ExportJob, file: &FinishedFile, etag: &str, part: Option<&Range<u6
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
-}
-
-/// One download.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Download)]
-pub struct DownloadView {
-    id: Uuid,
-    user_id: Option<Uuid>,
-    /// `API` or `LINK`.
-    via: &'static str,
-    address: Option<String>,
-    user_agent: Option<String>,
-    #[schema(value_type = String, format = DateTime)]
-    at: Instant,
-}
-
-/// A page of downloads.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = DownloadPage)]
-pub struct DownloadPageView {
-    items: Vec<DownloadView>,
-    next_cursor: Option<String>,
-}
-
-/// Who downloaded the file, when, from where; newest first.
-#[utoipa::path(get, path = "/v1/exports/{id}/downloads", tag = "exports",
-    security(("bearer" = ["exports:read"])),
-    params(
-        ("id" = Uuid, Path),
-        ("cursor" = Option<String>, Query),
-        ("limit" = Option<u32>, Query),
-    ),
-    responses((status = 200, body = DownloadPageView), (status = 404, body = ProblemView)))]
-pub async fn downloads(
-    State(state): State<Arc<ApiState>>,
-    caller: Authorized,
-    id: Segment,
-    params: Params,
-) -> Result<Json<DownloadPageView>, Problem> {
-    let caller = caller.with(Permission::ExportsRead)?;
-    let mut params = params.known(&["cursor", "limit"]);
-    let page = params.page();
-    params.finish()?;
-    let job = visible(&state, &caller, &id).await?;
-    let found = access::list_downloads(&state.store, caller.organization, job.id, page).await?;
-    let items = found
-        .items
-        .into_iter()
-        .map(|download| DownloadView {
-            id: download.id,
-            user_id: download.user.map(outport_domain::id::Id::uuid),
-            via: download.via,
-            address: download.address,
-            user_agent: download.user_agent,
-            at: download.at.into(),
-        })
-        .collect();
-    Ok(Json(DownloadPageView { items, next_cursor: found.next.map(cursor) }))
 }

@@ -14,21 +14,22 @@ use chrono::{DateTime, Utc};
 use minijinja::context;
 use outport_contract::link::LinkToken;
 use outport_domain::{
+    file_name,
     id::UserId,
-    job::{ExportJob, JobStatus},
+    job::{ExportJob, FinishedPart, JobStatus},
     locale::Locale,
 };
 use outport_store::{
     PageRequest, StoreError,
     access::{self, TokenRow},
-    jobs,
+    jobs, parts,
     submit::{IdempotencyKey, Submitted},
 };
 
 use super::{
     ApiState,
     exports::{rerun_fingerprint, submit_job},
-    extract::{Client, Segment, locale},
+    extract::{Client, FileNumber, Segment, locale},
     files::{self, Downloader},
     pages::{PageWords, Pages, Words},
     problem::{Outcome, Problem, ProblemCode},
@@ -77,7 +78,10 @@ pub async fn page(visit: Visit) -> Response {
         Err(problem) => visit.refusal(&problem),
         Ok(followed) if followed.gone => visit.gone(&followed),
         Ok(followed) => match followed.job.status {
-            JobStatus::Completed | JobStatus::Expired => visit.ready(&followed),
+            JobStatus::Completed | JobStatus::Expired => match visit.ready(&followed).await {
+                Ok(page) => page,
+                Err(problem) => visit.refusal(&problem),
+            },
             JobStatus::Pending | JobStatus::Processing | JobStatus::Canceling => {
                 visit.say(Outcome::Ok.status(), followed.job.locale, |words| &words.waiting)
             }
@@ -103,23 +107,31 @@ pub async fn page(visit: Visit) -> Response {
         (status = 410, description = "Expired or deleted", content_type = "text/html"),
     ))]
 pub async fn file(visit: Visit, method: Method, client: Client) -> Response {
-    let followed = match visit.follow().await {
-        Err(problem) => return visit.refusal(&problem),
-        Ok(followed) if followed.gone => return visit.gone(&followed),
-        Ok(followed) => followed,
-    };
-    let downloader = Downloader { user: followed.user, via: "LINK", client };
-    let delivered =
-        files::deliver(&visit.state, &followed.job, downloader, &method, &visit.headers).await;
-    delivered.unwrap_or_else(|problem| match problem.code {
-        ProblemCode::FileGone => visit.gone(&followed),
-        ProblemCode::NotCompleted => {
-            visit.say(problem.code.status(), followed.job.locale, |words| &words.no_file)
-        }
-        // A program asked for a range; a page would not help it.
-        ProblemCode::RangeNotSatisfiable => axum::response::IntoResponse::into_response(problem),
-        _ => visit.refusal(&problem),
-    })
+    visit.deliver(None, &method, client).await
+}
+
+/// One of the files of a split export: like the file of any other export.
+#[utoipa::path(method(get, head), path = "/d/{token}/files/{number}", tag = "links",
+    params(
+        ("token" = String, Path, description = "From the mail"),
+        ("number" = u32, Path, description = "From 1"),
+        ("Range" = Option<String>, Header, description = "One range of bytes"),
+    ),
+    responses(
+        (status = 302, description = "A pre-signed URL of the object store, for some minutes"),
+        (status = 200, description = "The whole file", content_type = "*/*"),
+        (status = 206, description = "The range asked for", content_type = "*/*"),
+        (status = 403, description = "The holder has lost access", content_type = "text/html"),
+        (status = 404, description = "Not a link of ours", content_type = "text/html"),
+        (status = 410, description = "Expired or deleted", content_type = "text/html"),
+    ))]
+pub async fn part(
+    visit: Visit,
+    method: Method,
+    client: Client,
+    FileNumber(number): FileNumber,
+) -> Response {
+    visit.deliver(Some(number), &method, client).await
 }
 
 /// Runs the export of an expired link again, for the same requester: once a day at most.
@@ -182,6 +194,30 @@ impl Visit {
         Ok(Followed { token: self.token.clone(), user, job, gone })
     }
 
+    /// The file, or the numbered one of a split export; or the page that says why not.
+    async fn deliver(&self, number: Option<u32>, method: &Method, client: Client) -> Response {
+        let followed = match self.follow().await {
+            Err(problem) => return self.refusal(&problem),
+            Ok(followed) if followed.gone => return self.gone(&followed),
+            Ok(followed) => followed,
+        };
+        let downloader = Downloader { user: followed.user, via: "LINK", client };
+        let Followed { job, .. } = &followed;
+        let delivered =
+            files::deliver(&self.state, job, number, downloader, method, &self.headers).await;
+        delivered.unwrap_or_else(|problem| match problem.code {
+            ProblemCode::FileGone => self.gone(&followed),
+            ProblemCode::NotCompleted => {
+                self.say(problem.code.status(), followed.job.locale, |words| &words.no_file)
+            }
+            // A program asked for a range; a page would not help it.
+            ProblemCode::RangeNotSatisfiable => {
+                axum::response::IntoResponse::into_response(problem)
+            }
+            _ => self.refusal(&problem),
+        })
+    }
+
     /// Submits the job's request again. The rights are those of the request; what took them away
     /// since is a revoked or ended API token, or a revocation of the user or organization.
     async fn run_again(&self, followed: Followed) -> Result<(), Problem> {
@@ -210,15 +246,21 @@ impl Visit {
         Ok(row.is_some_and(|row| auth::is_live(&row, Utc::now())))
     }
 
-    fn ready(&self, followed: &Followed) -> Response {
-        let job = &followed.job;
+    async fn ready(&self, followed: &Followed) -> Result<Response, Problem> {
+        let Followed { token, job, .. } = followed;
         let words = self.pages.words(job.locale);
-        let download = followed.token.as_str();
+        let parts = parts::of_file(&self.state.store, job).await?;
+        // People want the rows; a manifest is for programs.
+        let (download, files) = match parts.as_slice() {
+            [] => (Some(format!("{token}/file")), Vec::new()),
+            [only] => (Some(format!("{token}/files/{}", only.number)), Vec::new()),
+            several => (None, several.iter().map(|part| entry(token, job, part)).collect()),
+        };
         let values = context! {
-            text => words.ready.text.as_str(), facts => facts(job, words), download,
+            text => words.ready.text.as_str(), facts => facts(job, words), download, files,
             rerun => (), words => buttons(words),
         };
-        self.render(Outcome::Ok.status(), job.locale, &words.ready, values)
+        Ok(self.render(Outcome::Ok.status(), job.locale, &words.ready, values))
     }
 
     fn gone(&self, followed: &Followed) -> Response {
@@ -227,7 +269,7 @@ impl Visit {
         let rerun = followed.may_rerun().then_some(followed.token.as_str());
         let values = context! {
             text => words.gone.text.as_str(), facts => facts(job, words), download => (),
-            rerun, words => buttons(words),
+            files => (), rerun, words => buttons(words),
         };
         self.render(ProblemCode::FileGone.status(), job.locale, &words.gone, values)
     }
@@ -251,7 +293,7 @@ impl Visit {
         let words = self.pages.words(locale);
         let page = choose(words);
         let values = context! {
-            text => page.text.as_str(), facts => (), download => (), rerun => (),
+            text => page.text.as_str(), facts => (), download => (), files => (), rerun => (),
             words => buttons(words),
         };
         self.render(status, locale, page, values)
@@ -289,7 +331,17 @@ pub async fn token_of(
 }
 
 fn buttons(words: &Words) -> minijinja::Value {
-    context! { download => words.download.as_str(), rerun => words.rerun.as_str() }
+    let Words { download, files, rerun, .. } = words;
+    context! { download, files, rerun }
+}
+
+/// One of several files on a page.
+fn entry(token: &str, job: &ExportJob, part: &FinishedPart) -> minijinja::Value {
+    context! {
+        href => format!("{token}/files/{}", part.number),
+        name => file_name::of_part(&job.file_name, job.compression.suffix(), part.number),
+        size => human_size(part.size_bytes),
+    }
 }
 
 fn facts(job: &ExportJob, words: &Words) -> Vec<Vec<String>> {

@@ -39,6 +39,7 @@ const fn words_of(locale: Locale) -> &'static str {
 #[serde(deny_unknown_fields)]
 pub struct Words {
     pub download: String,
+    pub files: String,
     pub rerun: String,
     pub file_name: String,
     pub size: String,
@@ -148,8 +149,9 @@ mod tests {
             text => "<script>alert(1)</script>",
             facts => vec![vec!["File".to_owned(), "a\"><img src=x>.csv".to_owned()]],
             download => "javascript:\"onclick=x",
+            files => vec![context! { href => "\"x", name => "<img src=y>", size => "1 B" }],
             rerun => "x",
-            words => context! { download => "Download", rerun => "Again" },
+            words => context! { download => "Download", files => "Files", rerun => "Again" },
         };
         let page = pages.render("link.html", Locale::Es, "T<i>tle", values).expect("a page");
         assert!(page.contains("<html lang=\"es\">"));

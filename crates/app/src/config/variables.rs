@@ -160,6 +160,11 @@ pub const VARIABLES: &[Variable] = &[
         "107374182400",
         "File bytes of one export, at most 115,343,360,000.",
     ),
+    variable(
+        "limits.filesPerExport",
+        "1000",
+        "Files of one export that is split by `maxRowsPerFile` or `maxBytesPerFile`, at most 9,999.",
+    ),
     variable("limits.snapshotAgeSeconds", "3600", "How long one source snapshot may be held."),
     variable("limits.noProgressSeconds", "120", "How long a run may stand still."),
     variable("limits.sourceConnectSeconds", "10", "Time limit of connecting to a source."),

@@ -82,14 +82,6 @@ impl Body<'_> {
         dialect
     }
 
-    pub(super) fn unsupported(&self, errors: &mut FieldErrors) {
-        for field in ["maxRowsPerFile", "maxBytesPerFile"] {
-            if self.member(field).is_some() {
-                errors.push(field, FieldCode::NotSupported, "split files are not offered");
-            }
-        }
-    }
-
     pub(super) fn locale(&self, errors: &mut FieldErrors) -> Locale {
         self.named("locale", Locale::from_tag, "en, pt-BR or es", errors)
             .unwrap_or(self.context.locale)

@@ -204,6 +204,7 @@ impl World {
             resource: spec.resource.name.clone(),
             format: Format::Csv,
             compression: Compression::None,
+            split: false,
             columns: spec.columns.iter().map(|column| column.key.clone()).collect(),
             filters: spec.filters,
             request: body.to_owned(),

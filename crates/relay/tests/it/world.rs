@@ -196,6 +196,7 @@ impl World {
             resource: "order".to_owned(),
             format: Format::Csv,
             compression: Compression::None,
+        split: false,
             columns: vec!["code".to_owned()],
             filters: "{}".to_owned(),
             request: asked.request.to_owned(),

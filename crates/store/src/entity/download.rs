@@ -11,6 +11,7 @@ pub struct Model {
     pub organization_id: Uuid,
     pub user_id: Option<Uuid>,
     pub via: String,
+    pub part: Option<i32>,
     pub address: Option<String>,
     pub user_agent: Option<String>,
     pub at: i64,

@@ -17,6 +17,7 @@ pub struct Model {
     pub resource: String,
     pub format: String,
     pub compression: String,
+    pub split: bool,
     pub columns: String,
     pub filters: String,
     pub request: String,

@@ -8,6 +8,7 @@ pub mod handler;
 pub mod handler_event;
 pub mod idempotency_key;
 pub mod job;
+pub mod part;
 pub mod receipt;
 pub mod requester;
 pub mod revocation;

@@ -14,9 +14,9 @@ use sea_orm::{
 
 use super::Hold;
 use crate::{
-    Store, StoreError,
+    Store, StoreError, Tx,
     entity::{job, run},
-    instant, job_row,
+    instant, job_row, parts,
 };
 
 /// The part of a WHERE clause that every write of a run names ($1 job, $2 run, $3 token). Not
@@ -103,14 +103,48 @@ pub async fn record_object(
     upload_id: Option<&str>,
 ) -> Result<Hold, StoreError> {
     let tx = store.begin().await?;
-    // The lock keeps the job's end away until this is written: what ends a run decides by the
-    // recorded key whether there is something to sweep.
+    let hold = lock(&tx, fence).await?;
+    if hold != Hold::Lost {
+        name_object(&tx, fence, key, upload_id).await?;
+        tx.commit().await?;
+    }
+    Ok(hold)
+}
+
+/// The same for a numbered file of a split export. The run's own object is their manifest, which
+/// is named from the first file on: what a run has named is swept with all its files.
+pub async fn record_part(
+    store: &Store,
+    fence: &Fence,
+    manifest: &ObjectKey,
+    number: u32,
+    key: &ObjectKey,
+    upload_id: Option<&str>,
+) -> Result<Hold, StoreError> {
+    let tx = store.begin().await?;
+    let hold = lock(&tx, fence).await?;
+    if hold != Hold::Lost {
+        name_object(&tx, fence, manifest, None).await?;
+        parts::insert(&tx, fence, number, key, upload_id).await?;
+        tx.commit().await?;
+    }
+    Ok(hold)
+}
+
+/// The lock keeps the job's end away until the commit: what ends a run decides by the recorded
+/// key whether there is something to sweep.
+async fn lock(tx: &Tx, fence: &Fence) -> Result<Hold, StoreError> {
     let row =
         job::Entity::find_by_id(fence.job.uuid()).lock_exclusive().one(tx.connection()).await?;
-    let hold = row.map_or(Ok(Hold::Lost), |row| holds(&row, fence))?;
-    if hold == Hold::Lost {
-        return Ok(hold);
-    }
+    row.map_or(Ok(Hold::Lost), |row| holds(&row, fence))
+}
+
+async fn name_object(
+    tx: &Tx,
+    fence: &Fence,
+    key: &ObjectKey,
+    upload_id: Option<&str>,
+) -> Result<(), StoreError> {
     run::Entity::update_many()
         .col_expr(run::Column::ObjectKey, Expr::value(key.as_str()))
         .col_expr(run::Column::UploadId, Expr::value(upload_id.map(str::to_owned)))
@@ -118,8 +152,7 @@ pub async fn record_object(
         .filter(run::Column::Run.eq(fence.run as i32))
         .exec(tx.connection())
         .await?;
-    tx.commit().await?;
-    Ok(hold)
+    Ok(())
 }
 
 /// Leases that have expired by the database's clock, each with its job's fence.

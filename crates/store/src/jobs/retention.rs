@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::{
     StoreError, Tx,
-    entity::{delivery, download, event, job, receipt, requester, run},
+    entity::{delivery, download, event, job, part, receipt, requester, run},
     instant, job_row, outbox,
 };
 
@@ -93,7 +93,7 @@ async fn sweep_files(tx: &Tx, jobs: &[Uuid], now: i64) -> Result<(), StoreError>
 }
 
 /// Deletes ended jobs older than `retention` whose objects are swept and deliveries finished;
-/// at most `most` of them. With a job go its runs, requesters, downloads, events and their
+/// at most `most` of them. With a job go its runs, parts, requesters, downloads, events and their
 /// deliveries and receipts.
 pub async fn purge(tx: &mut Tx, retention: Duration, most: u32) -> Result<u64, StoreError> {
     let before = tx.now().await? - instant::span(retention);
@@ -128,6 +128,10 @@ pub async fn purge(tx: &mut Tx, retention: Duration, most: u32) -> Result<u64, S
         .await?;
     event::Entity::delete_many()
         .filter(event::Column::JobId.is_in(ids.iter().copied()))
+        .exec(connection)
+        .await?;
+    part::Entity::delete_many()
+        .filter(part::Column::JobId.is_in(ids.iter().copied()))
         .exec(connection)
         .await?;
     run::Entity::delete_many()

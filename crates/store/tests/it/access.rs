@@ -123,6 +123,7 @@ async fn downloads_are_audited_newest_first(bench: Bench) {
         organization,
         user: Some(UserId::new()),
         via,
+        part: None,
         address: Some("192.0.2.1".to_owned()),
         user_agent: Some(user_agent),
         at: now(),

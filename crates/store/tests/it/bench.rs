@@ -264,6 +264,7 @@ pub fn new_job(organization: OrganizationId) -> NewJob {
         resource: "order".to_owned(),
         format: Format::Csv,
         compression: Compression::None,
+        split: false,
         columns: vec!["id".to_owned(), "total".to_owned()],
         filters: r#"{"total":{"operator":"GTE","value":10.10}}"#.to_owned(),
         request: r#"{"resource":"order"}"#.to_owned(),

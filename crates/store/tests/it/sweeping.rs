@@ -201,6 +201,7 @@ async fn purge_takes_all_that_belongs_to_a_job(bench: Bench) {
         organization,
         user: None,
         via: "LINK",
+        part: None,
         address: None,
         user_agent: None,
         at: job.created_at,
