@@ -55,6 +55,8 @@ pub struct Config {
     pub state: StoreConfig,
     /// Where files go.
     pub objects: ObjectsConfig,
+    /// Where a worker's temporary files are.
+    pub spool_dir: PathBuf,
     /// Where mails go: an SMTP server or a folder.
     pub mail_url: MailUrl,
     /// Who mails come from.
@@ -144,6 +146,7 @@ impl Config {
             log_json: s.one_of("log.format", &["text", "json"]) == "json",
             state,
             objects,
+            spool_dir: s.optional("spoolDir").map_or_else(|| data_dir.clone(), PathBuf::from),
             mail_url,
             mail_from,
             worker_name: s

@@ -128,6 +128,8 @@ impl Process {
         }
         make_private(&config.data_dir)
             .map_err(|error| StartError::new("dataDir cannot be made", &error))?;
+        make_private(&config.spool_dir)
+            .map_err(|error| StartError::new("spoolDir cannot be made", &error))?;
         let store = Store::connect(&config.state)
             .await
             .map_err(|error| StartError::new("state.url", &error))?;
@@ -228,6 +230,7 @@ impl Process {
             catalogue: Arc::clone(&self.catalogue),
             sources: Arc::clone(&self.sources),
             limits: Arc::clone(&self.limits),
+            spool_dir: self.config.spool_dir.clone(),
             crash: self.config.crash.clone(),
         }
     }

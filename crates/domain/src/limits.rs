@@ -47,6 +47,9 @@ pub struct Limits {
     pub rows_per_export: u64,
     /// File bytes of one export.
     pub bytes_per_export: u64,
+    /// Bytes of one run that may wait on disk for a slow object store; 0 is none, else at least
+    /// one part.
+    pub spool_bytes_per_export: u64,
     /// Files of one split export.
     pub files_per_export: u32,
     /// How long one source snapshot may be held.
@@ -120,6 +123,7 @@ impl Default for Limits {
             request_body_bytes: 256 * 1024,
             rows_per_export: 50_000_000,
             bytes_per_export: BYTES_PER_EXPORT,
+            spool_bytes_per_export: 1024 * 1024 * 1024,
             files_per_export: 1_000,
             snapshot_age: Duration::from_secs(HOUR),
             no_progress: Duration::from_secs(2 * MINUTE),
@@ -163,6 +167,11 @@ impl Limits {
         if self.bytes_per_export > fixed::PART_BYTES as u64 * fixed::PARTS_PER_UPLOAD {
             found.push(
                 "limits.bytesPerExport must be at most 115,343,360,000: 10,000 parts of 11 MiB",
+            );
+        }
+        if (1..fixed::PART_BYTES as u64).contains(&self.spool_bytes_per_export) {
+            found.push(
+                "limits.spoolBytesPerExport must be 0 or at least 11,534,336: one part of 11 MiB",
             );
         }
         if self.files_per_export > fixed::FILES_PER_EXPORT {

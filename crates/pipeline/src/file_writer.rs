@@ -1,7 +1,12 @@
 //! The file writer: counts and digests bytes on their way, and uploads them as parts of one
-//! size, a few in flight, or as one request when they fit into a single part.
+//! size, a few in flight, or as one request when they fit into a single part. Parts that a slow
+//! store does not take yet wait in the [`Spool`]; when that is full, the source waits.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures::{StreamExt, stream::FuturesUnordered};
@@ -14,7 +19,14 @@ use outport_domain::{
 use outport_objects::{ObjectError, Upload};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::run::{AbortOnDrop, Ended, RunState, Target};
+use crate::{
+    run::{AbortOnDrop, Ended, RunState, Target},
+    spool::{Slot, Spool, Spooled},
+};
+
+/// How long a part waits for memory before it is the first on disk. A store that takes a part
+/// within this time is fast enough: the disk would only add to the work.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What was written.
 #[derive(Debug)]
@@ -29,41 +41,73 @@ pub(crate) struct FileWriter {
     crash: CrashPlan,
     target: Target,
     buffer: Vec<u8>,
-    spare: Spare,
+    memory: Memory,
+    /// None when there is to be none, or when it could not be written.
+    spool: Option<Spool>,
     uploader: Option<Uploader>,
     size_bytes: u64,
     sha256: Sha256,
 }
 
-/// The task that uploads parts, and the way to it. A permit travels with each part, so that the
-/// memory of parts is bounded wherever they are.
+/// The task that uploads parts, and the way to it.
 struct Uploader {
-    parts: mpsc::Sender<Part>,
-    permits: Arc<Semaphore>,
+    parts: mpsc::UnboundedSender<Part>,
     task: AbortOnDrop<Result<(), Ended>>,
 }
 
-struct Part {
-    bytes: Bytes,
-    _permit: OwnedSemaphorePermit,
+/// A part on its way. Its permit or slot travels with it, so that parts are bounded wherever
+/// they are.
+enum Part {
+    InMemory(Bytes, OwnedSemaphorePermit),
+    OnDisk(Spooled),
 }
 
-/// The memory of parts that are uploaded, for later parts: large pieces that are given back and
-/// asked for again, by threads in turns, add up to far more than is ever in use.
-#[derive(Clone, Default)]
-struct Spare(Arc<Mutex<Vec<Vec<u8>>>>);
+/// Where the next part may be.
+enum Place {
+    Memory(OwnedSemaphorePermit),
+    Disk(Slot),
+}
 
-impl Spare {
-    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+/// The memory of parts: a permit for each that is in flight, and the buffers of those that are
+/// uploaded, for later ones. Large pieces that are given back and asked for again, by threads in
+/// turns, add up to far more than is ever in use.
+#[derive(Clone)]
+struct Memory {
+    permits: Arc<Semaphore>,
+    spare: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Memory {
+    fn new() -> Self {
+        // The part that is being filled counts as well.
+        let permits = Arc::new(Semaphore::new(fixed::PARTS_IN_FLIGHT - 1));
+        Self { permits, spare: Arc::default() }
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
         // The list is whole at any time.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A buffer, empty.
+    fn buffer(&self) -> Vec<u8> {
+        self.spare().pop().unwrap_or_default()
+    }
+
+    /// Waits for a permit, in turn.
+    async fn permit(&self) -> OwnedSemaphorePermit {
+        Arc::clone(&self.permits).acquire_owned().await.expect("it is never closed")
+    }
+
+    fn lend(&self, bytes: Vec<u8>) -> Bytes {
+        Bytes::from_owner(Borrowed { bytes, memory: self.clone() })
     }
 }
 
 /// Bytes whose memory is spare once nobody needs them any more.
 struct Borrowed {
     bytes: Vec<u8>,
-    spare: Spare,
+    memory: Memory,
 }
 
 impl AsRef<[u8]> for Borrowed {
@@ -76,18 +120,20 @@ impl Drop for Borrowed {
     fn drop(&mut self) {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
-        self.spare.lock().push(bytes);
+        self.memory.spare().push(bytes);
     }
 }
 
 impl FileWriter {
     pub(crate) fn new(state: Arc<RunState>, crash: CrashPlan, target: Target) -> Self {
+        let spool = Spool::new(state.limits.spool_bytes_per_export, &state.spool_dir);
         Self {
             state,
             crash,
             target,
             buffer: Vec::new(),
-            spare: Spare::default(),
+            memory: Memory::new(),
+            spool,
             uploader: None,
             size_bytes: 0,
             sha256: Sha256::new(),
@@ -99,7 +145,7 @@ impl FileWriter {
         self.size_bytes
     }
 
-    /// Takes the next bytes of the file. Waits while too many parts are in flight.
+    /// Takes the next bytes of the file. Waits while both memory and spool are full.
     pub(crate) async fn write(&mut self, mut bytes: &[u8]) -> Result<(), Ended> {
         self.sha256.update(bytes);
         self.size_bytes += bytes.len() as u64;
@@ -122,38 +168,73 @@ impl FileWriter {
     }
 
     async fn send_part(&mut self) -> Result<(), Ended> {
-        let uploader = match self.uploader.take() {
-            Some(uploader) => uploader,
-            None => self.open().await?,
+        let uploader = self.uploader.take().unwrap_or_else(|| self.start_uploader());
+        let part = loop {
+            match self.place(&uploader).await {
+                Some(Place::Memory(permit)) => {
+                    let bytes = std::mem::replace(&mut self.buffer, self.memory.buffer());
+                    break Part::InMemory(self.memory.lend(bytes), permit);
+                }
+                Some(Place::Disk(slot)) => {
+                    if let Some(spooled) = self.spool_part(slot).await? {
+                        break Part::OnDisk(spooled);
+                    }
+                }
+                None => return Err(uploader.ended_early().await),
+            }
         };
-        let limit = self.state.limits.no_progress;
-        let permit = Arc::clone(&uploader.permits).acquire_owned();
-        let permit = match tokio::time::timeout(limit, permit).await {
-            Ok(Ok(permit)) => permit,
-            // The uploader ended early, and says why.
-            Ok(Err(_closed)) => return Err(uploader.end().await.expect_err("it ended early")),
-            Err(_elapsed) => return Err(Ended::stuck_store()),
-        };
-        let next = self.spare.lock().pop().unwrap_or_default();
-        let bytes = std::mem::replace(&mut self.buffer, next);
-        let bytes = Bytes::from_owner(Borrowed { bytes, spare: self.spare.clone() });
-        if uploader.parts.send(Part { bytes, _permit: permit }).await.is_err() {
-            return Err(uploader.end().await.expect_err("it ended early"));
+        if uploader.parts.send(part).is_err() {
+            return Err(uploader.ended_early().await);
         }
         self.uploader = Some(uploader);
         Ok(())
     }
 
-    async fn open(&self) -> Result<Uploader, Ended> {
-        let state = Arc::clone(&self.state);
-        let Target { key, content_type, .. } = &self.target;
-        let upload = state.timed(state.objects.begin(key, content_type)).await?;
-        state.record_object(&self.target, Some(upload.id())).await?;
-        // The part that is being filled counts as well.
-        let permits = Arc::new(Semaphore::new(fixed::PARTS_IN_FLIGHT - 1));
-        let (parts, queue) = mpsc::channel(fixed::PARTS_IN_FLIGHT);
-        let task = upload_parts(state, self.crash.clone(), upload, queue, Arc::clone(&permits));
-        Ok(Uploader { parts, permits, task: AbortOnDrop::spawn(task) })
+    /// Waits until the next part may be in memory or on disk. None when the uploader has ended.
+    async fn place(&mut self, uploader: &Uploader) -> Option<Place> {
+        let (memory, spool) = (&self.memory, &mut self.spool);
+        // Parts go in their order: none overtakes what waits on disk.
+        let may_stay = spool.as_ref().is_none_or(Spool::is_empty);
+        let slot = async {
+            let Some(spool) = spool else { return future::pending().await };
+            if may_stay {
+                tokio::time::sleep(PATIENCE).await;
+            }
+            spool.slot().await
+        };
+        tokio::select! {
+            biased;
+            () = uploader.parts.closed() => None,
+            permit = memory.permit(), if may_stay => Some(Place::Memory(permit)),
+            slot = slot => Some(Place::Disk(slot)),
+        }
+    }
+
+    /// Moves the full part to disk. When that fails there is no spool any more: the source
+    /// waits for the store instead, and the export is whole all the same.
+    async fn spool_part(&mut self, slot: Slot) -> Result<Option<Spooled>, Ended> {
+        let Some(spool) = &mut self.spool else { return Ok(None) };
+        let written = spool.write(slot, std::mem::take(&mut self.buffer)).await;
+        let (bytes, written) = written.map_err(Ended::panicked)?;
+        self.buffer = bytes;
+        match written {
+            Ok(spooled) => {
+                self.buffer.clear();
+                Ok(Some(spooled))
+            }
+            Err(error) => {
+                tracing::warn!(job = %self.state.fence.job, error = &error as &dyn std::error::Error, "the spool cannot be written; the source waits for the object store");
+                self.spool = None;
+                Ok(None)
+            }
+        }
+    }
+
+    fn start_uploader(&self) -> Uploader {
+        let (parts, queue) = mpsc::unbounded_channel();
+        let (state, crash) = (Arc::clone(&self.state), self.crash.clone());
+        let task = upload(state, crash, self.target.clone(), queue, self.memory.clone());
+        Uploader { parts, task: AbortOnDrop::spawn(task) }
     }
 
     /// Sends what is left and makes the object visible.
@@ -182,18 +263,24 @@ impl Uploader {
         drop(self.parts);
         self.task.join().await.unwrap_or_else(|join| Err(Ended::panicked(join)))
     }
+
+    /// Why it takes no more parts.
+    async fn ended_early(self) -> Ended {
+        self.end().await.expect_err("it ends well only when no more parts can come")
+    }
 }
 
-/// Uploads parts as they come, all in flight at once that have a permit, then finishes.
-async fn upload_parts(
+/// Begins an upload, uploads parts as they come, all in flight at once that have a permit, then
+/// finishes.
+async fn upload(
     state: Arc<RunState>,
     crash: CrashPlan,
-    upload: Box<dyn Upload>,
-    mut queue: mpsc::Receiver<Part>,
-    permits: Arc<Semaphore>,
+    target: Target,
+    mut queue: mpsc::UnboundedReceiver<Part>,
+    memory: Memory,
 ) -> Result<(), Ended> {
-    // However this ends, nobody must go on waiting for a permit.
-    let _closed_at_the_end = CloseOnDrop(permits);
+    let upload = state.timed(state.objects.begin(&target.key, target.content_type)).await?;
+    state.record_object(&target, Some(upload.id())).await?;
     let mut in_flight = FuturesUnordered::new();
     let mut number = 0;
     loop {
@@ -201,7 +288,7 @@ async fn upload_parts(
             part = queue.recv() => match part {
                 Some(part) => {
                     number += 1;
-                    in_flight.push(upload_part(&state, &crash, &*upload, number, part));
+                    in_flight.push(upload_part(&state, &crash, &*upload, number, part, &memory));
                 }
                 None => break,
             },
@@ -223,8 +310,9 @@ async fn upload_part(
     upload: &dyn Upload,
     number: u32,
     part: Part,
+    memory: &Memory,
 ) -> Result<(), Ended> {
-    let Part { bytes, _permit } = part;
+    let (bytes, _permit) = part.into_memory(memory).await?;
     match tokio::time::timeout(state.limits.no_progress, upload.part(number, bytes)).await {
         Ok(result) => result.map_err(store_failure)?,
         Err(_elapsed) => return Err(Ended::stuck_store()),
@@ -236,11 +324,20 @@ async fn upload_part(
     Ok(())
 }
 
-struct CloseOnDrop(Arc<Semaphore>);
-
-impl Drop for CloseOnDrop {
-    fn drop(&mut self) {
-        self.0.close();
+impl Part {
+    async fn into_memory(self, memory: &Memory) -> Result<(Bytes, OwnedSemaphorePermit), Ended> {
+        let spooled = match self {
+            Self::InMemory(bytes, permit) => return Ok((bytes, permit)),
+            Self::OnDisk(spooled) => spooled,
+        };
+        let permit = memory.permit().await;
+        match spooled.read(memory.buffer()).await.map_err(Ended::panicked)? {
+            Ok(bytes) => Ok((memory.lend(bytes), permit)),
+            Err(error) => Err(Ended::Failed(
+                Failure::new(FailureCode::Internal, "the worker's spool could not be read back"),
+                Some(Box::new(error)),
+            )),
+        }
     }
 }
 

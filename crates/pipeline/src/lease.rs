@@ -1,16 +1,14 @@
 //! The heartbeat of a run: proves life, not existence. It renews only while the run shows
 //! progress, and it is how the run learns that it was asked to stop or has lost its lease.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use outport_store::{
     StoreError,
     hints::Topic,
     jobs::{self, Hold},
 };
+use tokio::time::Instant;
 
 use crate::run::{Ended, RunState};
 

@@ -23,11 +23,12 @@ mod moment;
 mod output;
 pub mod parquet;
 pub mod run;
+mod spool;
 pub mod sweeper;
 mod worker;
 pub mod xlsx;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use outport_domain::{crash::CrashPlan, limits::Limits, spec::Catalogue};
 use outport_objects::ObjectStore;
@@ -47,6 +48,8 @@ pub struct Pipeline {
     pub sources: Arc<BTreeMap<String, Arc<dyn Source>>>,
     /// Every bound.
     pub limits: Arc<Limits>,
+    /// Where what a slow object store does not take yet waits, in temporary files.
+    pub spool_dir: PathBuf,
     /// Where this process dies in tests.
     pub crash: CrashPlan,
 }

@@ -2,8 +2,9 @@
 
 use std::{
     future::Future,
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use outport_domain::{
@@ -20,12 +21,13 @@ use outport_source::{Batch, Next, RowStream, Source, SourceError};
 use outport_store::{
     Store, StoreError,
     jobs::{self, Hold},
-};
     parts,
     runs::Written,
+};
 use tokio::{
     sync::mpsc,
     task::{JoinError, JoinHandle},
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -107,11 +109,12 @@ pub struct RunState {
     pub(crate) store: Store,
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) limits: Arc<Limits>,
+    pub(crate) spool_dir: PathBuf,
     pub(crate) fence: Fence,
+    /// The file, or the manifest of a split export.
     pub(crate) key: ObjectKey,
     /// Set when the query must end: by cancel, loss, or any other end of the run.
     pub(crate) stop: CancellationToken,
-    /// The file, or the manifest of a split export.
     progress: Mutex<Progress>,
     touched: Mutex<Instant>,
     /// What was begun, each before its first byte.
@@ -124,6 +127,7 @@ impl RunState {
             store: pipeline.store.clone(),
             objects: Arc::clone(&pipeline.objects),
             limits: Arc::clone(&pipeline.limits),
+            spool_dir: pipeline.spool_dir.clone(),
             fence,
             key,
             stop: CancellationToken::new(),
@@ -205,10 +209,6 @@ impl RunState {
             Hold::Lost => Err(Ended::Lost),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // Every value behind these locks is whole at any time, so a panic elsewhere spoils nothing.
 
     /// Records what a file of a split export has come to.
     pub(crate) async fn record_part_written(&self, part: &FinishedPart) -> Result<(), Ended> {
@@ -222,6 +222,10 @@ fn state_failure(error: StoreError) -> Ended {
         Failure::new(FailureCode::Internal, "the state database could not be written"),
         Some(Box::new(error)),
     )
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // Every value behind these locks is whole at any time, so a panic elsewhere spoils nothing.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -11,6 +11,7 @@ pub(super) fn read(s: &mut Settings) -> Limits {
         rows_per_export: s.number("limits.rowsPerExport"),
         bytes_per_export: s.number("limits.bytesPerExport"),
         files_per_export: s.number("limits.filesPerExport") as u32,
+        spool_bytes_per_export: s.number("limits.spoolBytesPerExport"),
         snapshot_age: s.seconds("limits.snapshotAgeSeconds"),
         no_progress: s.seconds("limits.noProgressSeconds"),
         source_connect: s.seconds("limits.sourceConnectSeconds"),

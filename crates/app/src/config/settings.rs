@@ -125,7 +125,8 @@ impl Settings {
     }
 
     pub(super) fn number(&mut self, name: &str) -> u64 {
-        const MAY_BE_ZERO: [&str; 6] = [
+        const MAY_BE_ZERO: [&str; 7] = [
+            "limits.spoolBytesPerExport",
             "limits.requestsPerMinute",
             "limits.drainSeconds",
             "limits.jobBackoffMilliseconds",

@@ -83,6 +83,11 @@ pub const VARIABLES: &[Variable] = &[
         "",
         "Folder of the finished files (default: `objects` in `dataDir`), unless `s3.bucket` is set.",
     ),
+    variable(
+        "spoolDir",
+        "",
+        "Folder of a worker's temporary files, which take up what a slow object store does not take yet (default: `dataDir`).",
+    ),
     variable("s3.bucket", "", "Bucket of the finished files."),
     variable("s3.prefix", "", "Prefix of all keys in the bucket."),
     variable(
@@ -164,6 +169,11 @@ pub const VARIABLES: &[Variable] = &[
         "limits.filesPerExport",
         "1000",
         "Files of one export that is split by `maxRowsPerFile` or `maxBytesPerFile`, at most 9,999.",
+    ),
+    variable(
+        "limits.spoolBytesPerExport",
+        "1073741824",
+        "Bytes of a running export that may wait in `spoolDir` for a slow object store: at least 11,534,336, or 0 for none.",
     ),
     variable("limits.snapshotAgeSeconds", "3600", "How long one source snapshot may be held."),
     variable("limits.noProgressSeconds", "120", "How long a run may stand still."),

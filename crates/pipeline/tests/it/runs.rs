@@ -22,7 +22,7 @@ use crate::world::{Act, World};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The job has failed for good with this code: no file, one event, an empty store.
-async fn assert_failed(world: &World, acts: &[Act], code: FailureCode) -> String {
+pub async fn assert_failed(world: &World, acts: &[Act], code: FailureCode) -> String {
     world.source.plays(acts.iter().cloned());
     let (job, finished) = world.export().await;
     assert!(matches!(finished, Finished::Failed(_)), "{finished:?}");
@@ -36,7 +36,7 @@ async fn assert_failed(world: &World, acts: &[Act], code: FailureCode) -> String
 }
 
 /// One failure is all that a job has.
-fn no_retries(limits: &mut outport_domain::limits::Limits) {
+pub fn no_retries(limits: &mut outport_domain::limits::Limits) {
     limits.job_failures = 1;
 }
 
@@ -246,7 +246,7 @@ async fn a_cancel_at_any_point_ends_canceled_or_completed_and_never_both() {
     }
 }
 
-async fn cancel(world: &World, job: outport_domain::id::JobId) -> CancelOutcome {
+pub async fn cancel(world: &World, job: outport_domain::id::JobId) -> CancelOutcome {
     let mut tx = world.pipeline.store.begin().await.expect("a transaction");
     let outcome =
         jobs::request_cancel(&mut tx, world.caller.organization, job).await.expect("asked");
@@ -293,7 +293,7 @@ async fn a_run_that_lost_its_lease_writes_nothing_whatever_it_was_doing() {
 }
 
 /// Hands the job back in its worker's name, as a rescuer would after the lease has ended.
-async fn take_lease(world: &World, fence: &Fence) {
+pub async fn take_lease(world: &World, fence: &Fence) {
     let mut tx = world.pipeline.store.begin().await.expect("a transaction");
     let end = jobs::RunEnd::HandedBack;
     jobs::finish(&mut tx, fence, &end, &world.pipeline.finish_policy()).await.expect("taken");

@@ -14,7 +14,7 @@ use outport_domain::{
     crash::CrashPlan,
     failure::{Disposition, FailureCode},
     id::{JobId, OrganizationId, UserId},
-    job::{Compression, ExportJob, Format},
+    job::ExportJob,
     limits::Limits,
     locale::Locale,
     resource::Resource,
@@ -29,6 +29,8 @@ use outport_store::{
     jobs::{self, Claim, ClaimPolicy, Finished},
     submit::{NewJob, Submitted, submit},
 };
+use serde_json::{Value, json};
+use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 const RESOURCE: &str = r#"
@@ -50,8 +52,10 @@ const RESOURCE: &str = r#"
 pub enum Act {
     /// Gives so many rows of two short cells.
     Rows(u64),
-    /// Gives one row whose note has so many bytes.
+    /// Gives one row whose note has so many bytes: `a` in the first such row, `b` in the second.
     Wide(usize),
+    /// Gives these rows.
+    Cells(Vec<[String; 2]>),
     /// Says that the result is complete, with this count.
     End(u64),
     /// Fails with this code.
@@ -67,6 +71,8 @@ pub enum Act {
 pub struct Scripted {
     script: Arc<Mutex<Vec<Act>>>,
     pub canceled: Arc<Mutex<u32>>,
+    /// Is told when the source has said that the result is complete.
+    pub ended: Arc<Notify>,
 }
 
 impl Scripted {
@@ -80,7 +86,8 @@ impl Source for Scripted {
     async fn open(&self, _selection: &Selection) -> Result<Box<dyn RowStream>, SourceError> {
         let mut acts = self.script.lock().expect("not poisoned").clone();
         acts.reverse();
-        Ok(Box::new(ScriptedRows { acts, canceled: Arc::clone(&self.canceled) }))
+        let (canceled, ended) = (Arc::clone(&self.canceled), Arc::clone(&self.ended));
+        Ok(Box::new(ScriptedRows { acts, wide: 0, canceled, ended }))
     }
 
     async fn check(&self) -> Result<(), SourceError> {
@@ -90,7 +97,9 @@ impl Source for Scripted {
 
 struct ScriptedRows {
     acts: Vec<Act>,
+    wide: u8,
     canceled: Arc<Mutex<u32>>,
+    ended: Arc<Notify>,
 }
 
 #[async_trait]
@@ -111,10 +120,18 @@ impl RowStream for ScriptedRows {
             }
             Some(Act::Wide(bytes)) => {
                 batch.push(b"wide");
-                batch.push(&vec![b'x'; bytes]);
+                batch.push(&vec![b'a' + self.wide % 26; bytes]);
+                self.wide += 1;
                 Ok(Next::Rows)
             }
-            Some(Act::End(rows)) => Ok(Next::End { rows }),
+            Some(Act::Cells(rows)) => {
+                rows.iter().flatten().for_each(|cell| batch.push(cell.as_bytes()));
+                Ok(Next::Rows)
+            }
+            Some(Act::End(rows)) => {
+                self.ended.notify_one();
+                Ok(Next::End { rows })
+            }
             Some(Act::Fail(code)) => Err(SourceError {
                 code,
                 message: "the source failed as planned".to_owned(),
@@ -136,7 +153,9 @@ pub struct World {
     pub memory: MemoryStore,
     pub source: Scripted,
     pub caller: Caller,
-    _dir: tempfile::TempDir,
+    /// What is requested.
+    pub body: Value,
+    pub folder: tempfile::TempDir,
 }
 
 impl World {
@@ -164,6 +183,8 @@ impl World {
         let mut limits = Limits { lease: Duration::from_secs(30), ..Limits::default() };
         limit(&mut limits);
         let memory = MemoryStore::new();
+        let spool_dir = dir.path().join("spool");
+        std::fs::create_dir(&spool_dir).expect("a folder");
         let source = Scripted::default();
         let resource = Resource::from_toml(RESOURCE).expect("a resource");
         let sources: BTreeMap<String, Arc<dyn Source>> =
@@ -174,6 +195,7 @@ impl World {
             catalogue: Arc::new(Catalogue(BTreeMap::from([("order".to_owned(), resource.into())]))),
             sources: Arc::new(sources),
             limits: Arc::new(limits),
+            spool_dir,
             crash,
         };
         let caller = Caller {
@@ -187,27 +209,28 @@ impl World {
             scopes: BTreeSet::new(),
             token: None,
         };
-        Self { pipeline, memory, source, caller, _dir: dir }
+        let body = json!({"resource": "order"});
+        Self { pipeline, memory, source, caller, body, folder: dir }
     }
 
-    /// Enqueues an export of everything.
+    /// Enqueues an export.
     pub async fn request(&self) -> JobId {
-        let body = r#"{"resource":"order"}"#;
+        let body = self.body.to_string();
         let requested_at = Utc::now();
         let context = RequestContext { caller: &self.caller, locale: Locale::En, requested_at };
-        let spec = spec::parse(body, &self.pipeline.catalogue, context).expect("a valid request");
+        let spec = spec::parse(&body, &self.pipeline.catalogue, context).expect("a valid request");
         let job = NewJob {
             id: JobId::new(),
             schedule: None,
             caller: self.caller.clone(),
             scope: spec.scope,
             resource: spec.resource.name.clone(),
-            format: Format::Csv,
-            compression: Compression::None,
-            split: false,
+            format: spec.format,
+            compression: spec.compression,
+            split: spec.split.is_some(),
             columns: spec.columns.iter().map(|column| column.key.clone()).collect(),
             filters: spec.filters,
-            request: body.to_owned(),
+            request: body,
             metadata: None,
             locale: spec.locale,
             notify_email: None,
@@ -228,6 +251,15 @@ impl World {
             running_per_organization: 10,
         };
         self.pipeline.claim(&policy).await.expect("claimed").expect("a due job")
+    }
+
+    /// Requests and claims one export, and runs it beside the test.
+    pub async fn start(&self) -> (JobId, JoinHandle<Finished>) {
+        let job = self.request().await;
+        let (claim, pipeline) = (self.claim().await, self.pipeline.clone());
+        let run =
+            tokio::spawn(async move { pipeline.run_one(claim, CancellationToken::new()).await });
+        (job, run)
     }
 
     /// Requests, claims and runs one export to its end.
@@ -264,4 +296,14 @@ impl World {
         assert!(self.memory.head(&key).await.expect("answered").is_some());
         self.memory.bytes(key.as_str()).expect("stored").to_vec()
     }
+}
+
+/// Asks again and again until it is so; fails after the limit.
+pub async fn until(limit: Duration, what: &str, ask: impl AsyncFn() -> bool) {
+    let asked = async {
+        while !ask().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    assert!(tokio::time::timeout(limit, asked).await.is_ok(), "not within {limit:?}: {what}");
 }
