@@ -2,7 +2,7 @@
 //!
 //! **Words.** A *source* is one configured connection. Opening it with a [`Selection`] gives a
 //! *row stream*; rows come in *batches*: one buffer of bytes with the ends of its cells, so
-//! that nothing is allocated per cell.
+//! that nothing is allocated per cell. Its [`schema`] says what tables and columns it has.
 //!
 //! **Invariants.** All rows of one stream are of one moment. A stream ends with
 //! [`Next::End`] only when the database itself said that the result is complete; everything
@@ -28,6 +28,7 @@ mod handoff;
 pub mod mysql;
 pub mod postgres;
 pub mod sample;
+pub mod schema;
 mod server;
 pub mod sqlite;
 

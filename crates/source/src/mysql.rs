@@ -23,6 +23,7 @@ mod failure;
 mod plans;
 mod reader;
 mod relation;
+mod schema;
 mod session;
 
 use std::time::Duration;

@@ -23,6 +23,7 @@ mod print;
 mod ranges;
 mod reader;
 mod relation;
+mod schema;
 mod session;
 
 use std::{collections::HashMap, sync::Arc, thread::available_parallelism, time::Duration};

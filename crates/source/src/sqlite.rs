@@ -18,6 +18,7 @@ pub(crate) mod functions;
 #[cfg(test)]
 mod plans;
 mod reader;
+mod schema;
 
 use std::{
     path::PathBuf,

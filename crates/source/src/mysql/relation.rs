@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-const QUOTE: char = <compile::mysql::MySql as Dialect>::QUOTE;
+pub(super) const QUOTE: char = <compile::mysql::MySql as Dialect>::QUOTE;
 
 /// The one storage engine that gives a consistent snapshot.
 const TRANSACTIONAL: &str = "InnoDB";
@@ -221,7 +221,7 @@ fn pairs(sql: &str, named: &mut BTreeSet<(String, String)>) {
 }
 
 /// A statement of quoted identifiers and the resource file's own query.
-fn checked(sql: &str) -> Result<&str, SourceError> {
+pub(super) fn checked(sql: &str) -> Result<&str, SourceError> {
     if sql.contains('\0') {
         return Err(SourceError::new(FailureCode::SchemaMismatch, "a name or query holds a NUL"));
     }

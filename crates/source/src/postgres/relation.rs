@@ -64,7 +64,8 @@ pub(super) async fn real_types(
     Ok(columns.iter().map(|column| Arc::clone(&column.name)).zip(types).collect())
 }
 
-fn real_type(row: &PgRow) -> Result<RealType, sqlx::Error> {
+/// A type, from a row that begins with its oid, name, kind, category and labels.
+pub(super) fn real_type(row: &PgRow) -> Result<RealType, sqlx::Error> {
     let oid: i64 = row.try_get(0)?;
     let name: String = row.try_get(1)?;
     let kind: String = row.try_get(2)?;
@@ -168,7 +169,7 @@ fn collect_tables(plan: &serde_json::Value, tables: &mut Vec<String>) {
 }
 
 /// A statement of quoted identifiers and the resource file's own query.
-fn checked(sql: String) -> Result<AssertSqlSafe<String>, SourceError> {
+pub(super) fn checked(sql: String) -> Result<AssertSqlSafe<String>, SourceError> {
     if sql.contains('\0') {
         return Err(SourceError::new(FailureCode::SchemaMismatch, "a name or query holds a NUL"));
     }

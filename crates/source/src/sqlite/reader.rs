@@ -82,7 +82,7 @@ pub(super) fn check(path: &Path) -> Result<(), SourceError> {
 
 type Query = (String, Vec<rusqlite::types::Value>);
 
-fn open(path: &Path) -> Result<Connection, SourceError> {
+pub(super) fn open(path: &Path) -> Result<Connection, SourceError> {
     // Without the URI flag: a path is a path, whatever it is called.
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(|error| failure(error, 0))?;
@@ -207,7 +207,7 @@ fn push(producer: &mut Producer, value: ValueRef<'_>, column_type: ColumnType) {
 }
 
 /// What an error of the engine means, after so many rows.
-fn failure(error: rusqlite::Error, rows: u64) -> SourceError {
+pub(super) fn failure(error: rusqlite::Error, rows: u64) -> SourceError {
     let (code, text) = match &error {
         rusqlite::Error::SqliteFailure(error, text) => (Some(error.code), text.as_deref()),
         rusqlite::Error::SqlInputError { error, msg, .. } => (Some(error.code), Some(msg.as_str())),

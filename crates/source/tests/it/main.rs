@@ -12,6 +12,7 @@ mod predicates;
 mod proxy;
 mod ranges;
 mod refusals;
+mod schema;
 mod snapshot;
 mod values;
 mod volume;
