@@ -9,6 +9,8 @@ mod log;
 mod parquet_rules;
 mod runs;
 mod slow_sources;
+mod split;
+mod split_endings;
 mod spool;
 mod world;
 mod xlsx_rules;
