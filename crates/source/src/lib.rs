@@ -58,6 +58,11 @@ pub trait Source: Send + Sync {
 
     /// Checks that the database answers.
     async fn check(&self) -> Result<(), SourceError>;
+
+    /// What was found out so far about the way to the database, if there is anything to know.
+    fn note(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// The rows of one query, all of one snapshot.

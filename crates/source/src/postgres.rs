@@ -9,13 +9,17 @@
 //! the server's own text travels.
 //!
 //! A large plain table whose order does not matter is read over several connections, see
-//! `ranges`. The URL may say over how many: `connections=1` in its query turns that off.
+//! `ranges`. The URL may say over how many: `connections=1` in its query turns that off. Behind a
+//! pooler it is one, unless the URL says so.
 //!
 //! Columns declared text may be enums: equality compares labels and uses indexes, the rest
 //! compares the label's text.
 
+mod cancel;
+mod connect;
 mod copy_binary;
 mod copy_text;
+mod encoding;
 mod failure;
 #[cfg(test)]
 mod plans;
@@ -40,10 +44,13 @@ use crate::{
     handoff,
     handoff::Turns,
 };
+use cancel::Backends;
+use connect::Server;
+use encoding::Encoding;
 use failure::{Stage, failure};
-use ranges::{Joined, Statement};
+use ranges::Statement;
 use reader::{Share, Wire};
-use session::{Backends, Process, Server};
+use session::Pins;
 
 /// How long a cancel may take before the connections are closed all the same.
 const CANCEL_TIME: Duration = Duration::from_secs(1);
@@ -59,18 +66,26 @@ const WAITING_IN_TURNS: usize = 10;
 /// One PostgreSQL server.
 pub struct PostgresSource {
     server: Server,
-    /// That read one table at once, if it can be cut.
-    connections: usize,
+    /// That read one table at once, if it can be cut; what the URL says.
+    connections: Option<usize>,
 }
 
 impl PostgresSource {
     /// A source; nothing is connected to yet.
     pub fn new(url: &str, connect_timeout: Duration) -> Self {
-        let (url, connections) = session::without_connections(url);
-        let connections = connections.unwrap_or_else(|| {
-            available_parallelism().map_or(1, usize::from).min(MOST_CONNECTIONS)
-        });
-        Self { server: Server { url, connect_timeout }, connections }
+        let (url, connections) = connect::without_connections(url);
+        Self { server: Server::new(url, connect_timeout), connections }
+    }
+
+    /// Connections that read one table at once, if it can be cut.
+    fn connections(&self) -> usize {
+        self.connections.unwrap_or_else(|| {
+            if self.server.is_pooled() {
+                1
+            } else {
+                available_parallelism().map_or(1, usize::from).min(MOST_CONNECTIONS)
+            }
+        })
     }
 }
 
@@ -78,23 +93,26 @@ impl PostgresSource {
 impl Source for PostgresSource {
     async fn open(&self, selection: &Selection) -> Result<Box<dyn RowStream>, SourceError> {
         let mut connection = self.server.connect().await?;
-        let mut backends = Backends::of(self.server.clone());
-        backends.add(Process::of(&mut connection).await?);
-        session::pin(&mut connection, selection.time_zone).await?;
+        let mut pins = Pins::new(selection.time_zone);
+        let backends = Backends::new(self.server.clone(), pins.name.clone());
+        session::begin_to_look(&mut connection, &mut pins, &self.server).await?;
         let types = relation::real_types(&mut connection, selection).await?;
         let tables = relation::base_tables(&mut connection, &selection.relation).await?;
         let wire = wire(&types, selection);
         let mut dialect = Postgres::new(types);
+        if pins.encoding == Encoding::Narrow {
+            dialect.lacks(encoding::lacking(&mut connection, &selection.predicate).await?);
+        }
         if let Some((_, functions)) = &wire {
             dialect.print_with(functions.clone());
         }
         let sql = compile::select(&mut dialect, selection)?;
-        session::begin(&mut connection, &tables).await?;
+        session::begin_to_read(&mut connection, &pins, &tables).await?;
         let snapshot_at = session::take_snapshot(&mut connection, &dialect.parameters).await?;
 
         let mut connections = vec![connection];
         let statement =
-            self.cut(sql, selection, &dialect.parameters, &mut connections, &mut backends).await?;
+            self.cut(sql, selection, &pins, &dialect.parameters, &mut connections).await?;
         let columns = selection.columns.len();
         let wire = wire.map_or(Wire::Text(columns), |(wire, _)| wire);
         let readers = connections.len();
@@ -112,11 +130,14 @@ impl Source for PostgresSource {
 
     async fn check(&self) -> Result<(), SourceError> {
         let mut connection = self.server.connect().await?;
-        sqlx::raw_sql("SELECT 1")
-            .execute(&mut connection)
-            .await
-            .map_err(|error| failure(error, Stage::Query))?;
+        let mut pins = Pins::new(chrono_tz::UTC);
+        session::begin_to_look(&mut connection, &mut pins, &self.server).await?;
+        session::run(&mut connection, "COMMIT".to_owned()).await?;
         connection.close().await.map_err(|error| failure(error, Stage::Query))
+    }
+
+    fn note(&self) -> Option<&'static str> {
+        self.server.note()
     }
 }
 
@@ -126,11 +147,11 @@ impl PostgresSource {
         &self,
         sql: String,
         selection: &Selection,
+        pins: &Pins,
         parameters: &[String],
         connections: &mut Vec<PgConnection>,
-        backends: &mut Backends,
     ) -> Result<Statement, SourceError> {
-        let further = self.connections.saturating_sub(1);
+        let further = self.connections().saturating_sub(1);
         if further == 0 {
             return Ok(Statement::whole(sql));
         }
@@ -138,12 +159,8 @@ impl PostgresSource {
         let Some(table) = ranges::of(first, selection, &sql).await? else {
             return Ok(Statement::whole(sql));
         };
-        let joined =
-            ranges::join(first, &table, selection, parameters, &self.server, further).await?;
-        for Joined { connection, process } in joined {
-            backends.add(process);
-            connections.push(connection);
-        }
+        let joined = ranges::join(first, &table, pins, parameters, &self.server, further).await?;
+        connections.extend(joined);
         Ok(table.statement)
     }
 }
@@ -216,28 +233,6 @@ impl RowStream for PostgresStream {
             {
                 tracing::error!("the reader of a PostgreSQL source panicked");
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::session::without_connections;
-
-    #[test]
-    fn the_number_of_connections_is_taken_out_of_the_url() {
-        let cases = [
-            ("postgres://h/d", "postgres://h/d", None),
-            ("postgres://h/d?connections=3", "postgres://h/d", Some(3)),
-            (
-                "postgres://h/d?sslmode=disable&connections=1&options=-c%20a=b",
-                "postgres://h/d?sslmode=disable&options=-c%20a=b",
-                Some(1),
-            ),
-            ("postgres://h/d?sslmode=disable", "postgres://h/d?sslmode=disable", None),
-        ];
-        for (url, rest, connections) in cases {
-            assert_eq!(without_connections(url), (rest.to_owned(), connections), "{url}");
         }
     }
 }

@@ -5,12 +5,19 @@
 //! that tripled the time of a whole table). Where the planner needs a constant (booleans, enum
 //! labels, prefix patterns), [`literal`] renders one.
 //!
+//! Where the server's encoding lacks a character of a filter's text, no row has that text, and
+//! order is that of the characters' numbers.
+//!
 //! A value is cast to suit the column's *real* type, so that the column itself is left alone
 //! and its indexes apply; only a column whose real type cannot be compared so is cast.
 
 mod operand;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use outport_domain::{
     column::ColumnType,
@@ -62,13 +69,30 @@ pub(crate) struct Postgres {
     types: HashMap<Arc<str>, RealType>,
     /// By column: the server's own function that prints it.
     printed_with: HashMap<Arc<str>, &'static str>,
+    /// Characters that the server's encoding does not have.
+    lacking: HashSet<char>,
     /// The values of `outport.p1` and on.
     pub(crate) parameters: Vec<String>,
 }
 
 impl Postgres {
     pub(crate) fn new(types: HashMap<Arc<str>, RealType>) -> Self {
-        Self { types, printed_with: HashMap::new(), parameters: Vec::new() }
+        Self {
+            types,
+            printed_with: HashMap::new(),
+            lacking: HashSet::new(),
+            parameters: Vec::new(),
+        }
+    }
+
+    /// The server's encoding does not have these characters.
+    pub(crate) fn lacks(&mut self, characters: HashSet<char>) {
+        self.lacking = characters;
+    }
+
+    /// Whether a text can be sent to the server at all.
+    fn fits(&self, text: &str) -> bool {
+        self.lacking.is_empty() || !text.chars().any(|c| self.lacking.contains(&c))
     }
 
     /// Lets these functions make text of these columns' cells, as the text form of COPY would.
@@ -115,6 +139,18 @@ impl Dialect for Postgres {
         value: &Value,
     ) -> Result<String, SourceError> {
         let real = self.real_type(column)?;
+        if let Value::Text(text) = value
+            && !self.fits(text)
+        {
+            if comparison == Comparison::Equal {
+                return Ok("FALSE".to_owned());
+            }
+            let (name, sql) = (qualified(&column.name), comparison.sql());
+            let hex = self.bind(hex(text));
+            return Ok(format!(
+                "convert_to({name}::text, 'UTF8') {sql} (SELECT decode({hex}, 'hex'))"
+            ));
+        }
         if let Some(constants) = constants(&real, std::slice::from_ref(value))
             && comparison == Comparison::Equal
         {
@@ -132,14 +168,23 @@ impl Dialect for Postgres {
 
     fn among(&mut self, column: &ColumnRef, values: &[Value]) -> Result<String, SourceError> {
         let real = self.real_type(column)?;
-        if let Some(constants) = constants(&real, values) {
+        let fits = |value: &Value| !matches!(value, Value::Text(text) if !self.fits(text));
+        let values: Cow<'_, [Value]> = if values.iter().all(fits) {
+            values.into()
+        } else {
+            values.iter().filter(|value| fits(value)).cloned().collect()
+        };
+        if values.is_empty() {
+            return Ok("FALSE".to_owned());
+        }
+        if let Some(constants) = constants(&real, &values) {
             return Ok(if constants.is_empty() {
                 "FALSE".to_owned()
             } else {
                 format!("{} IN ({})", qualified(&column.name), constants.join(", "))
             });
         }
-        let Operand { column, cast, values } = self.operand(column, values)?;
+        let Operand { column, cast, values } = self.operand(column, &values)?;
         let value = self.bind(array(&values));
         // Not `= ANY (array)`: the array would be parsed again for each row that an index does
         // not decide.
@@ -157,6 +202,12 @@ impl Dialect for Postgres {
         let mut name = qualified(&column.name);
         if real.family != Family::Text {
             name.push_str("::text");
+        }
+        // The case that the server does have is as good.
+        let lower = (ignore_case && !self.fits(text)).then(|| text.to_lowercase());
+        let text = lower.as_deref().unwrap_or(text);
+        if !self.fits(text) {
+            return Ok("FALSE".to_owned());
         }
         let escaped = escaped(text);
         let pattern = match place {
@@ -191,6 +242,14 @@ pub(crate) fn literal(text: &str) -> Result<String, SourceError> {
     } else {
         format!("'{quoted}'")
     })
+}
+
+/// The hex digits of a text's bytes in UTF-8.
+pub(crate) fn hex(text: &str) -> String {
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let digits = |byte: u8| [byte >> 4, byte & 0xf].map(|digit| DIGITS[usize::from(digit)]);
+    text.bytes().flat_map(digits).collect()
 }
 
 /// A text that LIKE takes literally.

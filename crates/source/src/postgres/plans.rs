@@ -7,15 +7,30 @@ use outport_domain::{
     column::ColumnType,
     selection::{Bound, ColumnRef, Order, Place, Predicate, Relation, Selection, Test, Value},
 };
-use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+use sqlx::{AssertSqlSafe, PgConnection, Row};
 
-use super::{relation, session};
+use super::{
+    connect::Server,
+    relation,
+    session::{self, Pins},
+};
 use crate::compile::{self, postgres::Postgres};
 
-async fn connected() -> PgConnection {
+fn server() -> Server {
     let url = std::env::var("OUTPORT_TEST_POSTGRES")
         .unwrap_or_else(|_| "postgres://postgres@127.0.0.1:5432/postgres".to_owned());
-    PgConnection::connect(&url).await.expect("the PostgreSQL server of the tests")
+    Server::new(url, Duration::from_secs(10))
+}
+
+async fn connected() -> PgConnection {
+    server().connect().await.expect("the PostgreSQL server of the tests")
+}
+
+/// Looks, then reads: the transactions that our statements run in.
+async fn begin(connection: &mut PgConnection, tables: &[String]) {
+    let mut pins = Pins::new(chrono_tz::UTC);
+    session::begin_to_look(connection, &mut pins, &server()).await.expect("a transaction");
+    session::begin_to_read(connection, &pins, tables).await.expect("a transaction");
 }
 
 async fn run(connection: &mut PgConnection, sql: &str) {
@@ -47,11 +62,10 @@ async fn plan(connection: &mut PgConnection, predicate: Predicate) -> String {
         order: Vec::<Order>::new(),
         time_zone: chrono_tz::UTC,
     };
-    session::pin(connection, selection.time_zone).await.expect("settings");
+    begin(connection, &[]).await;
     let types = relation::real_types(connection, &selection).await.expect("types");
     let mut dialect = Postgres::new(types);
     let sql = compile::select(&mut dialect, &selection).expect("a statement");
-    session::begin(connection, &[]).await.expect("a transaction");
     session::take_snapshot(connection, &dialect.parameters).await.expect("a snapshot");
     let lines = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN {sql}")))
         .fetch_all(&mut *connection)
@@ -151,7 +165,7 @@ async fn the_lock_comes_before_the_snapshot() {
         let table = table.clone();
         async move {
             let mut connection = connected().await;
-            session::begin(&mut connection, std::slice::from_ref(&table)).await.expect("the lock");
+            begin(&mut connection, std::slice::from_ref(&table)).await;
             session::take_snapshot(&mut connection, &[]).await.expect("a snapshot");
             sqlx::query(AssertSqlSafe(format!("SELECT count(*) FROM {table}")))
                 .fetch_one(&mut connection)

@@ -14,8 +14,9 @@ use outport_domain::selection::{Relation, Selection};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use super::{
+    connect::Server,
     failure::{Stage, failure},
-    session::{self, Process, Server},
+    session::{self, Pins},
 };
 use crate::{SourceError, compile};
 
@@ -131,25 +132,19 @@ async fn read_by_pages(connection: &mut PgConnection) -> Result<(), SourceError>
     session::run(connection, sql.to_owned()).await
 }
 
-/// A further connection to a table.
-pub(super) struct Joined {
-    pub(super) connection: PgConnection,
-    pub(super) process: Process,
-}
-
 /// So many further connections that see what the given one sees. There may be fewer in the end:
 /// the server may have none to spare, or somebody may be waiting to lock the table.
 pub(super) async fn join(
     connection: &mut PgConnection,
     table: &Table,
-    selection: &Selection,
+    pins: &Pins,
     parameters: &[String],
     server: &Server,
     further: usize,
-) -> Result<Vec<Joined>, SourceError> {
+) -> Result<Vec<PgConnection>, SourceError> {
     let snapshot = session::export_snapshot(connection).await?;
     let joining = (0..further).map(|_| async {
-        let one = one(&snapshot, table, selection, parameters, server);
+        let one = one(&snapshot, table, pins, parameters, server);
         match tokio::time::timeout(server.connect_timeout, one).await {
             Ok(Ok(joined)) => Some(joined),
             Ok(Err(error)) => {
@@ -171,14 +166,12 @@ pub(super) async fn join(
 async fn one(
     snapshot: &str,
     table: &Table,
-    selection: &Selection,
+    pins: &Pins,
     parameters: &[String],
     server: &Server,
-) -> Result<Joined, SourceError> {
+) -> Result<PgConnection, SourceError> {
     let mut connection = server.connect().await?;
-    let process = Process::of(&mut connection).await?;
-    session::pin(&mut connection, selection.time_zone).await?;
-    session::join(&mut connection, snapshot, &table.name).await?;
+    session::join(&mut connection, pins, snapshot, &table.name).await?;
     session::take_snapshot(&mut connection, parameters).await?;
     read_by_pages(&mut connection).await?;
     scan(&mut connection, &table.statement.part(1)).await?;
@@ -191,7 +184,7 @@ async fn one(
         .await
         .and_then(|row| row.try_get::<bool, _>(0))
         .map_err(|error| failure(error, Stage::Query))?;
-    if same { Ok(Joined { connection, process }) } else { Err(SourceError::reader_lost()) }
+    if same { Ok(connection) } else { Err(SourceError::reader_lost()) }
 }
 
 #[cfg(test)]

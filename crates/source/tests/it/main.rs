@@ -1,19 +1,24 @@
 //! One suite for every engine, against the real ones. PostgreSQL is found by
 //! `OUTPORT_TEST_POSTGRES`, MariaDB by `OUTPORT_TEST_MARIADB`; SQLite files live in temporary
-//! folders.
+//! folders. The programs of PostgreSQL and pgbouncer must be installed.
 
+mod canaries;
+mod encodings;
 mod endings;
 mod mariadb;
 mod mariadb_comparisons;
 mod mariadb_endings;
 mod mariadb_values;
 mod names;
+mod pooler;
+mod pooler_process;
 mod predicates;
 mod proxy;
 mod ranges;
 mod refusals;
 mod schema;
 mod snapshot;
+mod standby;
 mod values;
 mod volume;
 mod wire;

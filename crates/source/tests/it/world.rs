@@ -265,7 +265,7 @@ pub async fn read_first(world: &World, selection: &Selection) -> Vec<String> {
 pub async fn backends(marker: &str) -> Vec<i32> {
     sqlx::query(
         "SELECT pid FROM pg_stat_activity \
-         WHERE application_name = 'outport' AND query LIKE '%' || $1 || '%'",
+         WHERE application_name LIKE 'outport %' AND query LIKE '%' || $1 || '%'",
     )
     .bind(marker)
     .fetch_all(&mut postgres_client().await)
