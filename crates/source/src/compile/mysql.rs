@@ -145,6 +145,20 @@ impl MySql {
         Ok(format!("{own} AND CAST({lower} AS BINARY) IN ({})", exact.join(", ")))
     }
 
+    /// Any number but zero is true. The column itself is compared, for its index.
+    fn truth_among(&self, column: &ColumnRef, values: &[Value]) -> Result<String, SourceError> {
+        let real = self.real_type(column)?;
+        if !matches!(real.family, Family::Integer | Family::Decimal | Family::Bit) {
+            return Err(not_comparable(column, &real.name));
+        }
+        let has = |truth| values.contains(&Value::Boolean(truth));
+        Ok(match (has(true), has(false)) {
+            (true, true) => format!("{} IS NOT NULL", name(column)),
+            (true, false) => format!("{} <> 0", name(column)),
+            (false, _) => format!("{} = 0", name(column)),
+        })
+    }
+
     /// A range of texts, in the column's own collation where the bound can be written in its
     /// character set.
     fn text_compare(
@@ -191,7 +205,7 @@ impl Dialect for MySql {
             Value::Text(text) if comparison != Comparison::Equal => {
                 return self.text_compare(column, comparison, text);
             }
-            Value::Text(_) | Value::Uuid(_) => {
+            Value::Text(_) | Value::Uuid(_) | Value::Boolean(_) => {
                 return self.among(column, std::slice::from_ref(value));
             }
             _ => {}
@@ -222,6 +236,7 @@ impl Dialect for MySql {
     fn among(&mut self, column: &ColumnRef, values: &[Value]) -> Result<String, SourceError> {
         match values.first() {
             Some(Value::Uuid(_)) => return self.uuid_among(column, values),
+            Some(Value::Boolean(_)) => return self.truth_among(column, values),
             Some(Value::Text(_)) => {
                 let texts: Option<Vec<&str>> = values.iter().map(plain_text).collect();
                 let texts = texts.ok_or_else(|| not_comparable(column, "another"))?;
@@ -295,6 +310,8 @@ fn plain_text(value: &Value) -> Option<&str> {
 fn utf8(column: &str, family: &Family) -> String {
     match family {
         Family::Text { .. } | Family::Binary => format!("CONVERT({column} USING utf8mb4)"),
+        // As it is printed.
+        Family::Geometry => format!(r"CONVERT(CONCAT('\\x', LOWER(HEX({column}))) USING utf8mb4)"),
         _ => format!("CAST({column} AS CHAR CHARACTER SET utf8mb4)"),
     }
 }

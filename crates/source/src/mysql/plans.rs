@@ -45,20 +45,20 @@ async fn index_of(connection: &mut MySqlConnection, predicate: Predicate) -> (St
 
 #[tokio::test]
 async fn ordinary_filters_use_ordinary_indexes() {
-    use ColumnType::{Date, Decimal, Integer, Text, Timestamp, Uuid};
+    use ColumnType::{Boolean, Date, Decimal, Integer, Text, Timestamp, Uuid};
     let mut connection = connected().await;
     run(
         &mut connection,
         &format!(
             "CREATE TEMPORARY TABLE {TABLE} (id integer, big bigint unsigned, amount decimal(12,2), \
                at timestamp(6) NULL, local datetime, day date, code varchar(40) CHARACTER SET utf8mb4, \
-               latin varchar(40) CHARACTER SET latin1, org char(36), native uuid, bytes binary(16), pad text, \
+               latin varchar(40) CHARACTER SET latin1, org char(36), native uuid, bytes binary(16), flag boolean, unset bit(1), pad text, \
                KEY (id), KEY (big), KEY (amount), KEY (at), KEY (local), KEY (day), KEY (code), KEY (latin), \
-               KEY (org), KEY (native), KEY (bytes)) ENGINE = InnoDB; \
+               KEY (org), KEY (native), KEY (bytes), KEY (flag), KEY (unset)) ENGINE = InnoDB; \
              INSERT INTO {TABLE} \
              SELECT seq, seq, seq / 7, TIMESTAMP '2026-01-01 00:00:00' + INTERVAL seq MINUTE, \
                     TIMESTAMP '2026-01-01 00:00:00' + INTERVAL seq MINUTE, DATE '1970-01-01' + INTERVAL seq DAY, \
-                    CONCAT('code-', seq), CONCAT('code-', seq), UUID(), UUID(), UNHEX(MD5(seq)), REPEAT('x', 100) \
+                    CONCAT('code-', seq), CONCAT('code-', seq), UUID(), UUID(), UNHEX(MD5(seq)), seq % 1000 = 0, seq % 1000 <> 0, REPEAT('x', 100) \
              FROM seq_1_to_20000; \
              ANALYZE TABLE {TABLE}"
         ),
@@ -94,6 +94,9 @@ async fn ordinary_filters_use_ordinary_indexes() {
         ("org", Uuid, Test::In(vec![uuid(7), uuid(8)])),
         ("native", Uuid, Test::Equal(uuid(7))),
         ("bytes", Uuid, Test::Equal(uuid(7))),
+        ("flag", Boolean, Test::Equal(Value::Boolean(true))),
+        ("flag", Boolean, Test::In(vec![Value::Boolean(true)])),
+        ("unset", Boolean, Test::Equal(Value::Boolean(false))),
     ];
     for (name, column_type, test) in cases {
         let column = ColumnRef { name: name.into(), column_type };

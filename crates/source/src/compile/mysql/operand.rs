@@ -37,10 +37,6 @@ pub(super) struct Operand {
 pub(super) fn operand(column: &str, family: &Family, values: &[Value]) -> Option<Operand> {
     let placed = values.iter().map(|value| placed(family, value)).collect::<Option<Vec<_>>>()?;
     let column = match (family, values.first()?) {
-        // Any number but zero is true.
-        (Family::Integer | Family::Decimal | Family::Bit, Value::Boolean(_)) => {
-            format!("({column} <> 0)")
-        }
         // A year would take numbers below 100 for years of this century or the last.
         (Family::Year, _) => format!("({column} + 0)"),
         (Family::DateTime, Value::Date(_)) => format!("CAST({column} AS DATE)"),
@@ -57,9 +53,6 @@ fn placed(family: &Family, value: &Value) -> Option<Placed> {
         ) => number::placed(digits),
         (Value::Integer(digits) | Value::Decimal(digits), Family::Float | Family::Double) => {
             float(digits, *family == Family::Float)
-        }
-        (Value::Boolean(value), Family::Integer | Family::Decimal | Family::Bit) => {
-            Some(at(u8::from(*value).to_string(), "CAST(? AS SIGNED)"))
         }
         (Value::Date(date), Family::Date | Family::DateTime) => Some(day(*date)),
         // A column without a zone that is declared an instant is taken to be in UTC.
