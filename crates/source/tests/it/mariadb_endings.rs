@@ -135,7 +135,7 @@ async fn a_query_that_fails_late_is_an_error_that_says_why() {
             (error.code, error.disposition),
             (FailureCode::SourceQueryFailed, Disposition::Abandon)
         );
-        assert!(error.message.contains("out of range"), "{error}");
+        assert!(error.message.contains("error 1690, SQLSTATE 22003"), "{error}");
     })
     .await;
 }
