@@ -70,7 +70,8 @@ impl FailureCode {
                 "The source database could not be reached. Check that it is up and that the connection's address and credentials are right."
             }
             Self::SourceQueryFailed => {
-                "The source database refused or broke off the query. The message says what it answered."
+                "The source database refused or broke off the query. The message says what it answered, or only the \
+                 code of it where the words could hold values of rows."
             }
             Self::SourceStalled => {
                 "The source database sent nothing for longer than the no-progress time. Look for locks or an overloaded server."
