@@ -8,6 +8,7 @@ mod failing;
 mod formats;
 mod harness;
 mod memory;
+mod resource_files;
 mod takeover;
 mod telling;
 mod tidy;

@@ -23,6 +23,7 @@ use crate::{
 
 mod access;
 mod check;
+mod resource;
 pub(crate) mod token;
 
 /// Which executable was called.
@@ -75,6 +76,9 @@ enum Command {
     Migrate,
     /// Checks configuration, resources and reachability, in words
     Check,
+    /// Resource files: writes them, and compares them with their databases
+    #[command(subcommand)]
+    Resource(resource::ResourceCommand),
     /// API tokens
     #[command(subcommand)]
     Token(token::TokenCommand),
@@ -119,7 +123,16 @@ enum Failure {
     #[error("{0}")]
     Start(#[from] StartError),
     #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
     Failed(String),
+}
+
+impl Failure {
+    /// Whether the command line or the configuration is wrong.
+    const fn is_of_the_caller(&self) -> bool {
+        matches!(self, Self::Config(_) | Self::Start(StartError::Config(_)) | Self::Usage(_))
+    }
 }
 
 impl From<outport_store::StoreError> for Failure {
@@ -161,7 +174,7 @@ pub fn main(program: Program) -> ExitCode {
 fn report(failure: &Failure) -> ExitCode {
     // Nothing is left to do when even standard error is closed.
     drop(writeln!(std::io::stderr(), "outport: {failure}"));
-    if matches!(failure, Failure::Config(_)) { ExitCode::from(2) } else { ExitCode::FAILURE }
+    if failure.is_of_the_caller() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 
 async fn carry_out(command: Command, shared: Shared) -> Result<ExitCode, Failure> {
@@ -178,6 +191,7 @@ async fn carry_out(command: Command, shared: Shared) -> Result<ExitCode, Failure
             say("the state database is up to date")
         }
         Command::Check => check::run(load()?).await,
+        Command::Resource(command) => resource::run(command, load()?).await,
         Command::Token(command) => token::run(command, &open_state(&load()?).await?).await,
         Command::Access(command) => access::run(&command, &open_state(&load()?).await?).await,
         Command::Keys(KeysCommand::Generate) => say(&MasterKey::generate().base64()),

@@ -8,16 +8,11 @@ use outport_contract::{
     link::LinkKeys,
     redaction::{Chain, redact},
 };
-use outport_domain::{
-    limits::Limits,
-    resource::{Column, Resource},
-    selection::Selection,
-    spec::Catalogue,
-};
+use outport_domain::{limits::Limits, spec::Catalogue};
 use outport_objects::ObjectStore;
 use outport_pipeline::Pipeline;
 use outport_relay::{DuplicateHandler, Reconciler, Registry, Relay, handlers::Correspondence};
-use outport_source::{Batch, Source};
+use outport_source::Source;
 use outport_store::{Engine, Store, submit::Submitter};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -29,12 +24,12 @@ use crate::{
         metrics::Metrics,
     },
     auth::{Authenticator, jwt::JwtVerifier},
-    config::Config,
+    config::{Config, ConfigError},
     http, worker,
 };
 
-pub(crate) use parts::make_private;
-use parts::{catalogue, correspondence, objects, register, registry};
+pub(crate) use parts::{catalogue, make_private};
+use parts::{correspondence, objects, register, registry};
 
 /// The version of the one key that this process knows; a ring with more comes with rotation.
 const KEY_VERSION: u16 = 1;
@@ -57,10 +52,16 @@ impl Roles {
     pub const WORKER: Self = Self { api: false, worker: true };
 }
 
-/// Why a process does not start: one sentence each, secrets apart.
+/// Why a process does not start, secrets apart.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct StartError(pub String);
+pub enum StartError {
+    /// A resource file is wrong.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    /// One sentence about anything else.
+    #[error("{0}")]
+    Failed(String),
+}
 
 impl From<DuplicateHandler> for StartError {
     fn from(error: DuplicateHandler) -> Self {
@@ -70,7 +71,7 @@ impl From<DuplicateHandler> for StartError {
 
 impl StartError {
     fn new(what: &str, error: &(dyn std::error::Error + 'static)) -> Self {
-        Self(redact(&format!("{what}: {}", Chain(error))))
+        Self::Failed(redact(&format!("{what}: {}", Chain(error))))
     }
 }
 
@@ -118,14 +119,6 @@ impl Process {
             .iter()
             .map(|(name, source)| (name.clone(), outport_source::connect(source)))
             .collect();
-        for resource in catalogue.0.values() {
-            if !sources.contains_key(&resource.connection) {
-                let (name, connection) = (&resource.name, &resource.connection);
-                return Err(StartError(format!(
-                    "resource '{name}' names the connection '{connection}', which is not configured"
-                )));
-            }
-        }
         make_private(&config.data_dir)
             .map_err(|error| StartError::new("dataDir cannot be made", &error))?;
         make_private(&config.spool_dir)
@@ -214,7 +207,7 @@ impl Process {
         let file = std::fs::File::create(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
-            Err(std::fs::TryLockError::WouldBlock) => Err(StartError(format!(
+            Err(std::fs::TryLockError::WouldBlock) => Err(StartError::Failed(format!(
                 "another process runs on {}: an SQLite state serves one process alone",
                 self.config.data_dir.display()
             ))),
@@ -238,28 +231,6 @@ impl Process {
     /// Checks that mails can be handed over; the error is safe to show.
     pub async fn check_mail(&self) -> Result<(), String> {
         check_mailer(&self.correspondence).await
-    }
-
-    /// Checks that a resource's table and columns are there, by reading none of its rows.
-    pub async fn check_resource(&self, resource: &Resource) -> Result<(), String> {
-        let selection = Selection {
-            relation: resource.relation.clone(),
-            columns: resource.columns.iter().map(Column::reference).collect(),
-            predicate: resource.scope.nothing(),
-            order: resource.order.clone(),
-            time_zone: resource.time_zone,
-        };
-        let source =
-            self.sources.get(&resource.connection).ok_or("its connection is not configured")?;
-        let read = async {
-            let mut rows = source.open(&selection).await?;
-            rows.next(&mut Batch::new(selection.columns.len())).await
-        };
-        match tokio::time::timeout(self.limits.no_progress, read).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_elapsed) => Err("the source did not answer in time".to_owned()),
-        }
     }
 
     fn mail_check(&self) -> Check {

@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, process::ExitCode};
 
-use super::{Failure, build};
+use super::{Failure, build, resource};
 use crate::config::Config;
 
 /// Checks everything and says a line for each; exit code 1 when one fails.
@@ -12,10 +12,11 @@ pub(super) async fn run(config: Config) -> Result<ExitCode, Failure> {
         writeln!(out, "note  {notice}")?;
     }
     writeln!(out, "ok    configuration")?;
-    let resources_dir = config.resources_dir.clone();
+    let (connections, limit) = (config.connections.clone(), config.limits.no_progress);
+    let none = resource::none_in(&config);
     let process = build(config).await?;
     writeln!(out, "ok    state database, migrated")?;
-    writeln!(out, "ok    {} resource(s), mail templates", process.catalogue.0.len())?;
+    writeln!(out, "ok    mail templates")?;
     let mut failed = false;
     let objects = process.objects.check().await.map_err(|error| error.to_string());
     failed |= line(&mut out, "object store", objects)?;
@@ -24,14 +25,10 @@ pub(super) async fn run(config: Config) -> Result<ExitCode, Failure> {
         let checked = source.check().await.map_err(|error| error.to_string());
         failed |= line(&mut out, &format!("connection '{name}'"), checked)?;
     }
-    for resource in process.catalogue.0.values() {
-        let checked = process.check_resource(resource).await;
-        failed |= line(&mut out, &format!("resource '{}'", resource.name), checked)?;
-    }
     if process.catalogue.0.is_empty() {
-        let nothing = Err(format!("there is no resource file in {}", resources_dir.display()));
-        failed |= line(&mut out, "resources", nothing)?;
+        failed |= line(&mut out, "resources", Err(none))?;
     }
+    failed |= !resource::check(&mut out, &process.catalogue, &connections, limit).await?;
     process.store.close().await;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

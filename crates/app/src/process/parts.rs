@@ -13,7 +13,7 @@ use outport_relay::{
 use outport_store::{Store, deliveries};
 
 use super::StartError;
-use crate::config::{Config, ObjectsConfig};
+use crate::config::{Config, ConfigError, ObjectsConfig};
 
 /// Makes a folder that only its owner may look into; one that is there already stays as it is.
 pub(crate) fn make_private(folder: &Path) -> std::io::Result<()> {
@@ -35,7 +35,7 @@ pub(super) async fn objects(config: &Config) -> Result<Arc<dyn ObjectStore>, Sta
 }
 
 /// Reads every resource file; all faults of all files are told at once.
-pub(super) fn catalogue(config: &Config) -> Result<Catalogue, StartError> {
+pub(crate) fn catalogue(config: &Config) -> Result<Catalogue, ConfigError> {
     let mut catalogue = Catalogue::default();
     let folder = &config.resources_dir;
     let entries = match std::fs::read_dir(folder) {
@@ -44,7 +44,10 @@ pub(super) fn catalogue(config: &Config) -> Result<Catalogue, StartError> {
             tracing::warn!(folder = %folder.display(), "there is no resource folder: nothing can be exported");
             return Ok(catalogue);
         }
-        Err(error) => return Err(StartError::new("resourcesDir cannot be read", &error)),
+        Err(error) => {
+            let fault = format!("resourcesDir: {} cannot be read: {error}", folder.display());
+            return Err(ConfigError(vec![fault]));
+        }
     };
     let mut faults = Vec::new();
     let mut paths: Vec<_> =
@@ -63,13 +66,20 @@ pub(super) fn catalogue(config: &Config) -> Result<Catalogue, StartError> {
                     resource.name
                 ));
             }
+            Ok(resource) if !config.connections.contains_key(&resource.connection) => {
+                faults.push(format!(
+                    "{}: the connection '{}' is not configured",
+                    path.display(),
+                    resource.connection
+                ));
+            }
             Ok(resource) => {
                 catalogue.0.insert(resource.name.clone(), Arc::new(resource));
             }
             Err(error) => faults.push(format!("{}: {error}", path.display())),
         }
     }
-    if faults.is_empty() { Ok(catalogue) } else { Err(StartError(faults.join("\n"))) }
+    if faults.is_empty() { Ok(catalogue) } else { Err(ConfigError(faults)) }
 }
 
 /// All that it takes to write mails.
