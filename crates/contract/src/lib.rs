@@ -1,5 +1,6 @@
-//! What outsiders rely on, byte for byte: the events' wire types, the keys and what is
-//! made with them (digests, link tokens), and the redaction of texts that leave the house.
+//! What outsiders rely on, byte for byte: the events' wire types, the keys and what is made
+//! with them (digests, signatures, stored forms, link tokens), and the redaction of texts that
+//! leave the house.
 //!
 //! **Invariants.** Members are written in the order of the contract, always all of them.
 //! Text that a client sent (`filters`, `metadata`) is carried as raw JSON, never re-printed,
@@ -11,6 +12,7 @@
 pub mod digest;
 pub mod export_event;
 pub mod key;
+pub mod key_ring;
 pub mod link;
 pub mod manifest;
 pub mod redaction;

@@ -8,14 +8,15 @@
 //! numbers big-endian, the tag being the first bytes of HMAC-SHA256 over all before it. The
 //! length is a multiple of three, so no text but one stands for a token.
 
-use std::{collections::BTreeMap, fmt};
+use std::fmt;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use uuid::Uuid;
 
 use crate::{
     digest::{Sha256Digest, hex},
-    key::{DerivedKey, LINK, MasterKey},
+    key::{LINK, MasterKey},
+    key_ring::KeyRing,
 };
 
 const FORM: u8 = 1;
@@ -67,24 +68,20 @@ pub enum LinkError {
     Forged,
 }
 
-/// The keys links are signed with: the current one, and older ones that still verify.
+/// The keys links are signed with: the current one, and others that verify.
 #[derive(Clone)]
-pub struct LinkKeys {
-    current: u16,
-    keys: BTreeMap<u16, DerivedKey>,
-}
+pub struct LinkKeys(KeyRing);
 
 impl LinkKeys {
     /// A ring of one key, which signs.
     pub fn new(version: u16, master: &MasterKey) -> Self {
-        Self { current: version, keys: BTreeMap::from([(version, master.derive(LINK))]) }
+        Self(KeyRing::new(version, master.derive(LINK)))
     }
+}
 
-    /// Adds a key that verifies and does not sign. The current version is never replaced.
-    #[must_use]
-    pub fn and_older(mut self, version: u16, master: &MasterKey) -> Self {
-        self.keys.entry(version).or_insert_with(|| master.derive(LINK));
-        self
+impl From<&KeyRing<MasterKey>> for LinkKeys {
+    fn from(masters: &KeyRing<MasterKey>) -> Self {
+        Self(masters.derive(LINK))
     }
 }
 
@@ -93,12 +90,12 @@ impl LinkToken {
     pub fn sign(&self, keys: &LinkKeys) -> String {
         let mut token = Vec::with_capacity(TOKEN_BYTES);
         token.push(FORM);
-        token.extend_from_slice(&keys.current.to_be_bytes());
+        token.extend_from_slice(&keys.0.current_version().to_be_bytes());
         token.extend_from_slice(self.job.as_bytes());
         token.extend_from_slice(self.user.as_bytes());
         token.extend_from_slice(&self.recipient.0);
         token.extend_from_slice(&self.expires_at.to_be_bytes());
-        let tag = keys.keys[&keys.current].hmac(&[&token]);
+        let tag = keys.0.current().hmac(&[&token]);
         token.extend_from_slice(&tag[..TAG_BYTES]);
         URL_SAFE_NO_PAD.encode(token)
     }
@@ -110,7 +107,8 @@ impl LinkToken {
             return Err(LinkError::Malformed);
         }
         let (signed, tag) = token.split_at(SIGNED_BYTES);
-        let key = keys.keys.get(&u16::from_be_bytes(field(signed, 1))).ok_or(LinkError::Forged)?;
+        let version = u16::from_be_bytes(field(signed, 1));
+        let key = keys.0.get(version).map_err(|_unknown| LinkError::Forged)?;
         if !key.verifies(&[signed], tag) {
             return Err(LinkError::Forged);
         }
@@ -193,7 +191,7 @@ mod tests {
     fn an_older_key_verifies_until_it_leaves_the_ring() {
         let (old, new) = (MasterKey::generate(), MasterKey::generate());
         let text = token().sign(&LinkKeys::new(1, &old));
-        let rotated = LinkKeys::new(2, &new).and_older(1, &old);
+        let rotated = LinkKeys::from(&KeyRing::new(2, new.clone()).and(1, old));
         assert_eq!(LinkToken::verify(&rotated, &text), Ok(token()));
         assert_eq!(
             LinkToken::verify(&LinkKeys::new(2, &new), &token().sign(&rotated)),
