@@ -76,7 +76,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("hmac", &["outport-contract"]),
     ("hkdf", &["outport-contract"]),
     ("sha2", &["outport-contract"]),
-    ("aes-gcm", &["outport-contract"]),
+    ("aws-lc-rs", &["outport-contract"]),
     ("sea-orm", &["outport-store"]),
     ("sea-orm-migration", &["outport-migrations"]),
     ("sqlx", &["outport-source"]),

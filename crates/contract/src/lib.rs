@@ -9,6 +9,9 @@
 //! **Absent on purpose.** Input and output, async, and any knowledge of where a value came
 //! from. Nothing else in the workspace may depend on a cryptographic library.
 
+pub mod adapter_managed;
+mod aead;
+pub mod credentials;
 pub mod digest;
 pub mod export_event;
 pub mod key;
