@@ -98,6 +98,15 @@ impl DerivedKey {
         Zeroizing::new(hex(self.0.as_slice()))
     }
 
+    /// The key of one object, told apart by its random salt (HKDF-SHA256).
+    pub(crate) fn derive_salted(&self, salt: &[u8; 32], info: &str) -> Self {
+        let mut bytes = Zeroizing::new([0; 32]);
+        Hkdf::<Sha256>::new(Some(salt), self.0.as_slice())
+            .expand(info.as_bytes(), bytes.as_mut())
+            .expect("HKDF-SHA256 gives up to 8160 bytes");
+        Self(bytes)
+    }
+
     /// HMAC-SHA256 over the parts, one after another without separators.
     pub fn hmac(&self, parts: &[&[u8]]) -> [u8; 32] {
         self.mac(parts).finalize().into_bytes().into()
@@ -137,6 +146,12 @@ impl KeyedDigest {
     /// The HMAC of everything appended: 64 lower-case hex digits.
     pub fn finish(self) -> String {
         hex(&self.0.finalize().into_bytes())
+    }
+
+    /// Whether `tag` is the HMAC of everything appended. Takes the same time wherever the first
+    /// difference is.
+    pub fn verifies(self, tag: &[u8; 32]) -> bool {
+        self.0.verify_slice(tag).is_ok()
     }
 }
 

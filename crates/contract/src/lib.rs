@@ -19,4 +19,5 @@ pub mod key_ring;
 pub mod link;
 pub mod manifest;
 pub mod redaction;
+pub mod sealed;
 pub mod time;

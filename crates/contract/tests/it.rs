@@ -2,5 +2,7 @@
 
 #[path = "it/golden.rs"]
 mod golden;
+#[path = "it/sealed.rs"]
+mod sealed;
 #[path = "it/vectors.rs"]
 mod vectors;
