@@ -14,6 +14,7 @@ mod aead;
 pub mod credentials;
 pub mod digest;
 pub mod export_event;
+pub mod job_event;
 pub mod key;
 pub mod key_ring;
 pub mod link;

@@ -2,6 +2,8 @@
 
 #[path = "it/golden.rs"]
 mod golden;
+#[path = "it/job_events.rs"]
+mod job_events;
 #[path = "it/sealed.rs"]
 mod sealed;
 #[path = "it/vectors.rs"]
