@@ -21,4 +21,5 @@ pub mod link;
 pub mod manifest;
 pub mod redaction;
 pub mod sealed;
+pub mod signature;
 pub mod time;

@@ -6,5 +6,7 @@ mod golden;
 mod job_events;
 #[path = "it/sealed.rs"]
 mod sealed;
+#[path = "it/signatures.rs"]
+mod signatures;
 #[path = "it/vectors.rs"]
 mod vectors;
