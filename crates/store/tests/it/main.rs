@@ -30,6 +30,7 @@ mod ending;
 mod handlers;
 mod hints;
 mod lists;
+mod parts;
 mod schema;
 mod submitting;
 mod sweeping;
