@@ -121,6 +121,8 @@ impl<'de> Deserialize<'de> for Names {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{prelude::*, test_runner::RngSeed};
+
     use super::*;
 
     fn parse(text: &str) -> Metadata {
@@ -176,5 +178,26 @@ mod tests {
     fn deep_metadata_needs_no_deep_stack() {
         let deep = format!(r#"{{"a":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
         assert_eq!(parse(&deep).into_raw().get(), deep);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(1), ..ProptestConfig::with_cases(512) })]
+
+        #[test]
+        fn whatever_is_accepted_stays_an_object(
+            text in prop_oneof![
+                any::<String>(),
+                "[{]( ?\"[as\\\\u0061é]{0,6}\"\t?:[0-9nul\\[{}\" ]{0,4},?){0,3} ?[}]",
+                "[{] ?(\"[a-z]{1,3}\":(1|-0.50|null|[{][}]|\"[}]\") ?)?[}]",
+            ],
+        ) {
+            if let Ok(metadata) = Metadata::parse(&text) {
+                let error = JobError::new("CODE", "message");
+                let object = metadata.or_source("order").with_error(&error).into_raw();
+                let object: serde_json::Value = serde_json::from_str(object.get()).expect("JSON");
+                prop_assert!(object.get("source").is_some());
+                prop_assert_eq!(object["error"]["code"].as_str(), Some("CODE"));
+            }
+        }
     }
 }
