@@ -16,6 +16,7 @@ mod m0002_outbox;
 mod m0003_access;
 mod m0004_compression;
 mod m0005_split_exports;
+mod m0006_resolved_filters;
 
 pub use sea_orm_migration::MigratorTrait;
 use sea_orm_migration::prelude::*;
@@ -33,6 +34,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0003_access::Migration),
             Box::new(m0004_compression::Migration),
             Box::new(m0005_split_exports::Migration),
+            Box::new(m0006_resolved_filters::Migration),
         ]
     }
 }

@@ -3,6 +3,7 @@
 mod operand;
 mod operator;
 mod relative;
+mod resolved;
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
@@ -18,6 +19,7 @@ pub use operand::day_start;
 use operand::{Operand, Wrong, operand};
 pub use operator::Operator;
 use relative::Relative;
+pub use resolved::resolved;
 
 /// What filters are read against, besides the resource.
 #[derive(Clone, Copy)]
@@ -28,6 +30,9 @@ pub struct FilterContext<'a> {
     pub zone: Tz,
     /// What relative operators are relative to.
     pub now: DateTime<Utc>,
+    /// Whether these are [`resolved`] filters of a request that was accepted: they may have more
+    /// conditions than it had.
+    pub resolved: bool,
 }
 
 /// Parses the `filters` member. Everything wrong is noted under its path; the predicate is only
@@ -40,7 +45,7 @@ pub fn parse(
 ) -> Predicate {
     let mut parser = Parser { resource, context, errors, conditions: 0 };
     let predicate = parser.group(raw, "filters", true);
-    if parser.conditions > fixed::CONDITIONS_PER_EXPORT {
+    if parser.conditions > fixed::CONDITIONS_PER_EXPORT && !context.resolved {
         errors.push(
             "filters",
             FieldCode::LimitExceeded,
@@ -233,7 +238,8 @@ impl Parser<'_> {
                 let relative = Relative::read(operator, raw, path, self.errors)?;
                 let range = relative.range(column.column_type, self.context.now, self.context.zone);
                 if range.is_none() {
-                    self.errors.push(path, FieldCode::InvalidValue, "reaches beyond the calendar");
+                    let message = "reaches beyond the years 1 to 9999";
+                    self.errors.push(path, FieldCode::InvalidValue, message);
                 }
                 range
             }

@@ -183,6 +183,8 @@ pub struct ExportJob {
     pub columns: Vec<String>,
     /// The `filters` member as sent, `{}` when there was none.
     pub filters: String,
+    /// The same with relative dates as what they meant at the request; `None` when there are none.
+    pub resolved_filters: Option<String>,
     /// The whole body as accepted; a worker parses it again.
     pub request: String,
     /// The `metadata` member as sent.

@@ -40,6 +40,9 @@ pub struct RequestContext<'a> {
     pub locale: Locale,
     /// When it was asked.
     pub requested_at: DateTime<Utc>,
+    /// What its filters were resolved to then, when it is read again: they are read in their
+    /// stead.
+    pub resolved_filters: Option<&'a str>,
 }
 
 /// A request that can be served.
@@ -51,6 +54,9 @@ pub struct ExportSpec {
     pub columns: Vec<OutputColumn>,
     /// The `filters` member as sent, `{}` when there was none.
     pub filters: String,
+    /// The same with relative dates as what they meant when it was asked; `None` when there are
+    /// none.
+    pub resolved_filters: Option<String>,
     /// The `metadata` member as sent.
     pub metadata: Option<String>,
     /// What is read from the source.
@@ -150,13 +156,13 @@ impl Body<'_> {
         let visible = |column: &Column| {
             column.requires_scope.as_ref().is_none_or(|scope| scopes.contains(scope))
         };
-        let filters = match self.member("filters") {
+        let now = self.context.requested_at;
+        let resolved: Option<&RawValue> =
+            self.context.resolved_filters.and_then(|text| serde_json::from_str(text).ok());
+        let filters = match resolved.or(self.member("filters")) {
             Some(raw) => {
-                let context = FilterContext {
-                    visible: &visible,
-                    zone: time_zone,
-                    now: self.context.requested_at,
-                };
+                let resolved = resolved.is_some();
+                let context = FilterContext { visible: &visible, zone: time_zone, now, resolved };
                 filter::parse(raw, &resource, context, errors)
             }
             None => Predicate::All(Vec::new()),
@@ -180,6 +186,9 @@ impl Body<'_> {
             filters: self
                 .member("filters")
                 .map_or_else(|| "{}".to_owned(), |raw| raw.get().to_owned()),
+            resolved_filters: self
+                .member("filters")
+                .and_then(|raw| filter::resolved(raw, &resource, now, time_zone)),
             metadata,
             selection,
             scope,

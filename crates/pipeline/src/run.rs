@@ -263,8 +263,12 @@ pub async fn run_export(
 
 /// The accepted body once more, against the resources as they are declared now.
 fn resolve(pipeline: &Pipeline, job: &ExportJob) -> Result<ExportSpec, Ended> {
-    let context =
-        RequestContext { caller: &job.caller, locale: job.locale, requested_at: job.created_at };
+    let context = RequestContext {
+        caller: &job.caller,
+        locale: job.locale,
+        requested_at: job.created_at,
+        resolved_filters: job.resolved_filters.as_deref(),
+    };
     spec::parse(&job.request, &pipeline.catalogue, context).map_err(|errors| {
         let faults: Vec<String> =
             errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect();

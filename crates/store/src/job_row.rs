@@ -41,6 +41,7 @@ pub fn of_new(job: &NewJob, now: i64) -> Result<Model, StoreError> {
         columns: serde_json::to_string(&job.columns)
             .map_err(|error| StoreError::Refused(error.into()))?,
         filters: job.filters.clone(),
+        resolved_filters: job.resolved_filters.clone(),
         request: job.request.clone(),
         metadata: job.metadata.clone(),
         locale: job.locale.tag().to_owned(),
@@ -97,6 +98,7 @@ pub fn read(row: &Model) -> Result<ExportJob, StoreError> {
         columns: serde_json::from_str(&row.columns)
             .map_err(|_| StoreError::Corrupt("columns are not a list of texts".to_owned()))?,
         filters: row.filters.clone(),
+        resolved_filters: row.resolved_filters.clone(),
         request: row.request.clone(),
         metadata: row.metadata.clone(),
         locale: known("locale", &row.locale, Locale::from_tag)?,

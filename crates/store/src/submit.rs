@@ -39,6 +39,8 @@ pub struct NewJob {
     pub columns: Vec<String>,
     /// The `filters` member as sent.
     pub filters: String,
+    /// The same with relative dates as what they meant at the request; `None` when there are none.
+    pub resolved_filters: Option<String>,
     /// The whole body as accepted.
     pub request: String,
     /// The `metadata` member as sent.

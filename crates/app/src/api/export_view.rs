@@ -71,6 +71,10 @@ pub struct ExportView {
     snapshot_at: Option<Instant>,
     #[schema(value_type = Option<Object>)]
     metadata: Option<Box<RawValue>>,
+    /// `filters` with relative dates as what they meant when the export was asked for; null when
+    /// there are none.
+    #[schema(value_type = Option<Object>)]
+    resolved_filters: Option<Box<RawValue>>,
     /// `none`, `gzip` or `zstd`: of the file as a whole. `sizeBytes` and `sha256` are of the
     /// compressed bytes.
     compression: &'static str,
@@ -230,6 +234,10 @@ impl ExportView {
             queue_position,
             snapshot_at: file.map(|file| file.snapshot_at.into()),
             metadata: job.metadata.clone().and_then(|text| RawValue::from_string(text).ok()),
+            resolved_filters: job
+                .resolved_filters
+                .clone()
+                .and_then(|text| RawValue::from_string(text).ok()),
             compression: job.compression.name(),
             warnings: WarningsView {
                 replaced_cells: warnings.replaced_cells,

@@ -107,7 +107,7 @@ pub async fn submit_job(
     key: Option<IdempotencyKey>,
 ) -> Result<Submitted, Problem> {
     let requested_at = Utc::now();
-    let context = RequestContext { caller: &caller, locale, requested_at };
+    let context = RequestContext { caller: &caller, locale, requested_at, resolved_filters: None };
     let spec = spec::parse(&body, &state.catalogue, context).map_err(Problem::invalid_request)?;
     let job = NewJob {
         id: JobId::new(),
@@ -119,6 +119,7 @@ pub async fn submit_job(
         split: spec.split.is_some(),
         columns: spec.columns.into_iter().map(|column| column.key).collect(),
         filters: spec.filters,
+        resolved_filters: spec.resolved_filters,
         request: body,
         metadata: spec.metadata,
         locale: spec.locale,

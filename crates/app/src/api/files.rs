@@ -207,7 +207,12 @@ fn may_read_columns(
         }
     }
     // What a filter or an order tells of a column is read as well.
-    let context = RequestContext { caller, locale: job.locale, requested_at: job.created_at };
+    let context = RequestContext {
+        caller,
+        locale: job.locale,
+        requested_at: job.created_at,
+        resolved_filters: None,
+    };
     let faults = spec::parse(&job.request, &state.catalogue, context).err().unwrap_or_default();
     if faults.iter().any(|fault| fault.code == FieldCode::ForbiddenColumn) {
         let detail = "The file was made with a column that this credential may not read.";

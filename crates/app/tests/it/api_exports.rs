@@ -18,6 +18,7 @@ on_both_stores!(
     lists_page_through_everything_once_newest_first,
     a_waiting_job_is_canceled_at_once_and_a_running_one_is_asked,
     a_rerun_is_a_new_job_with_the_same_request,
+    relative_dates_are_shown_as_sent_and_as_they_were_resolved,
     a_completed_job_shows_its_file_and_loses_it_on_request,
     a_failed_job_says_why,
 );
@@ -226,6 +227,36 @@ async fn a_rerun_is_a_new_job_with_the_same_request(world: &World) {
     assert_eq!(status, 422);
     assert_eq!(problem["errors"][0]["code"], "FORBIDDEN_COLUMN");
     assert_eq!(world.jobs().await.len(), 3);
+}
+
+async fn relative_dates_are_shown_as_sent_and_as_they_were_resolved(world: &World) {
+    let id = world
+        .create_with(
+            &world.token,
+            r#"{"resource":"order","filters":{"createdAt":{"operator":"IN_PREVIOUS","value":{"unit":"year"}}}}"#,
+        )
+        .await;
+    let of = async |id: &str| {
+        json(world.get(&format!("/v1/exports/{id}")).send().await.expect("an answer")).await.1
+    };
+    let job = of(&id.to_string()).await;
+    assert_eq!(job["filters"]["createdAt"]["operator"], "IN_PREVIOUS");
+    let bounds = &job["resolvedFilters"]["createdAt"];
+    assert_eq!((&bounds[0]["operator"], &bounds[1]["operator"]), (&j!("GTE"), &j!("LT")));
+    // Years of the resource's zone, three hours behind UTC.
+    for bound in [&bounds[0], &bounds[1]] {
+        assert!(
+            bound["value"].as_str().is_some_and(|at| at.ends_with("-01-01T03:00:00Z")),
+            "{job}"
+        );
+    }
+    // A rerun is resolved for itself.
+    let again = world.post(&format!("/v1/exports/{id}/rerun")).send().await.expect("an answer");
+    let again = json(again).await.1;
+    assert_eq!(again["filters"], job["filters"]);
+    assert_eq!(again["resolvedFilters"]["createdAt"][0]["operator"], "GTE");
+    let absolute = of(&world.create().await.to_string()).await;
+    assert_eq!(absolute["resolvedFilters"], Value::Null);
 }
 
 async fn a_completed_job_shows_its_file_and_loses_it_on_request(world: &World) {

@@ -102,6 +102,11 @@ impl Operator {
         }
     }
 
+    /// Whether what it asks for depends on the moment of the request.
+    pub(super) const fn is_relative(self) -> bool {
+        matches!(self, Self::InLast | Self::InNext | Self::InCurrent | Self::InPrevious)
+    }
+
     pub(super) const fn negated(self) -> bool {
         matches!(
             self,

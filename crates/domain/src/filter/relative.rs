@@ -123,7 +123,8 @@ impl Relative {
         })
     }
 
-    /// The half-open range for a column of this type; `None` beyond the calendar.
+    /// The half-open range for a column of this type; `None` beyond the years that every engine
+    /// and every text of a time stamp knows.
     pub(super) fn range(
         self,
         column_type: ColumnType,
@@ -133,10 +134,12 @@ impl Relative {
         let current = self.unit.start(now.with_timezone(&zone).naive_local())?;
         let value = |by: i32| {
             let local = self.unit.moved(current, by)?;
-            Some(match column_type {
+            let instant = instant_of(local, zone);
+            let known = |year: i32| (1..=9999).contains(&year);
+            (known(local.year()) && known(instant.year())).then_some(match column_type {
                 ColumnType::Date => Value::Date(local.date()),
                 ColumnType::LocalTimestamp => Value::LocalTimestamp(local),
-                _ => Value::Timestamp(instant_of(local, zone)),
+                _ => Value::Timestamp(instant),
             })
         };
         let (from, to) = (value(self.first)?, value(self.after_last)?);

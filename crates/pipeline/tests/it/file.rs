@@ -72,7 +72,12 @@ pub fn spec(types: &[&str], resource_options: &str, members: &Value) -> ExportSp
         scopes: BTreeSet::new(),
         token: None,
     };
-    let context = RequestContext { caller: &caller, locale: Locale::En, requested_at: Utc::now() };
+    let context = RequestContext {
+        caller: &caller,
+        locale: Locale::En,
+        requested_at: Utc::now(),
+        resolved_filters: None,
+    };
     let mut body = members.clone();
     body["resource"] = json!("r");
     spec::parse(&body.to_string(), &catalogue, context).expect("a valid request")

@@ -7,6 +7,8 @@ mod file;
 mod json_rules;
 mod log;
 mod parquet_rules;
+mod progress;
+mod relative_dates;
 mod runs;
 mod slow_sources;
 mod split;

@@ -80,7 +80,12 @@ async fn completed(world: &World) -> (JobId, Manifest, Vec<Vec<u8>>) {
 /// The request as the worker reads it.
 fn spec_of(world: &World) -> ExportSpec {
     let caller: &Caller = &world.caller;
-    let context = RequestContext { caller, locale: Locale::En, requested_at: chrono::Utc::now() };
+    let context = RequestContext {
+        caller,
+        locale: Locale::En,
+        requested_at: chrono::Utc::now(),
+        resolved_filters: None,
+    };
     spec::parse(&world.body.to_string(), &world.pipeline.catalogue, context).expect("valid")
 }
 

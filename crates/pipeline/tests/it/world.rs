@@ -215,9 +215,18 @@ impl World {
 
     /// Enqueues an export.
     pub async fn request(&self) -> JobId {
+        self.request_at(Utc::now()).await
+    }
+
+    /// Enqueues an export that was asked for at this moment.
+    pub async fn request_at(&self, requested_at: DateTime<Utc>) -> JobId {
         let body = self.body.to_string();
-        let requested_at = Utc::now();
-        let context = RequestContext { caller: &self.caller, locale: Locale::En, requested_at };
+        let context = RequestContext {
+            caller: &self.caller,
+            locale: Locale::En,
+            requested_at,
+            resolved_filters: None,
+        };
         let spec = spec::parse(&body, &self.pipeline.catalogue, context).expect("a valid request");
         let job = NewJob {
             id: JobId::new(),
@@ -230,6 +239,7 @@ impl World {
             split: spec.split.is_some(),
             columns: spec.columns.iter().map(|column| column.key.clone()).collect(),
             filters: spec.filters,
+            resolved_filters: spec.resolved_filters,
             request: body,
             metadata: None,
             locale: spec.locale,

@@ -199,6 +199,7 @@ impl World {
         split: false,
             columns: vec!["code".to_owned()],
             filters: "{}".to_owned(),
+            resolved_filters: None,
             request: asked.request.to_owned(),
             metadata: None,
             locale: asked.locale,

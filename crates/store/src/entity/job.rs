@@ -20,6 +20,7 @@ pub struct Model {
     pub split: bool,
     pub columns: String,
     pub filters: String,
+    pub resolved_filters: Option<String>,
     pub request: String,
     pub metadata: Option<String>,
     pub locale: String,

@@ -267,6 +267,7 @@ pub fn new_job(organization: OrganizationId) -> NewJob {
         split: false,
         columns: vec!["id".to_owned(), "total".to_owned()],
         filters: r#"{"total":{"operator":"GTE","value":10.10}}"#.to_owned(),
+        resolved_filters: None,
         request: r#"{"resource":"order"}"#.to_owned(),
         metadata: Some(r#"{"b":1,"a":2}"#.to_owned()),
         locale: Locale::PtBr,
