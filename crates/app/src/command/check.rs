@@ -24,6 +24,9 @@ pub(super) async fn run(config: Config) -> Result<ExitCode, Failure> {
     for (name, source) in process.sources.iter() {
         let checked = source.check().await.map_err(|error| error.to_string());
         failed |= line(&mut out, &format!("connection '{name}'"), checked)?;
+        if let Some(note) = source.note() {
+            writeln!(out, "note  connection '{name}' is {note}")?;
+        }
     }
     if process.catalogue.0.is_empty() {
         failed |= line(&mut out, "resources", Err(none))?;
