@@ -12,7 +12,7 @@
 //! and time; filters compare what they mean, the file holds them as they are stored. UUIDs are
 //! texts in canonical form or sixteen bytes.
 //!
-//! Unless the file is in WAL mode, writers wait while rows are read.
+//! Unless the file is in WAL mode, writers wait while rows are read; the log says so, once.
 
 pub(crate) mod functions;
 #[cfg(test)]
@@ -23,7 +23,7 @@ mod schema;
 use std::{
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Once,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -38,12 +38,22 @@ use crate::{Batch, Next, RowStream, Source, SourceError, handoff, handoff::Consu
 /// One SQLite file.
 pub struct SqliteSource {
     path: PathBuf,
+    warned: Once,
 }
 
 impl SqliteSource {
     /// A source; the file is not touched yet.
     pub const fn new(path: PathBuf) -> Self {
-        Self { path }
+        Self { path, warned: Once::new() }
+    }
+
+    fn warn_of_waiting_writers(&self) {
+        self.warned.call_once(|| {
+            tracing::warn!(
+                file = %self.path.display(),
+                "an SQLite source is not in WAL mode: who writes to it waits while it is read"
+            );
+        });
     }
 }
 
@@ -57,7 +67,11 @@ impl Source for SqliteSource {
             let (path, selection, stop) = (self.path.clone(), selection.clone(), stop.flag());
             move || reader::run(&path, &selection, stop, opened, producer)
         });
-        let snapshot_at = when_opened.await.map_err(|_| SourceError::reader_lost())??;
+        let Opened { snapshot_at, is_wal } =
+            when_opened.await.map_err(|_| SourceError::reader_lost())??;
+        if !is_wal {
+            self.warn_of_waiting_writers();
+        }
         Ok(Box::new(SqliteStream { snapshot_at, consumer, task, stop }))
     }
 
@@ -67,6 +81,12 @@ impl Source for SqliteSource {
             .await
             .map_err(|_| SourceError::reader_lost())?
     }
+}
+
+/// What is known of a file that is being read.
+struct Opened {
+    snapshot_at: DateTime<Utc>,
+    is_wal: bool,
 }
 
 /// Ends the query when it is dropped. A flag that the engine itself asks for now and then: an

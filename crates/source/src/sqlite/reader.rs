@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fs,
     path::Path,
     sync::{
         Arc,
@@ -20,7 +21,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, params_from_iter, types::ValueR
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::functions;
+use super::{Opened, functions};
 use crate::{
     MOST_ROW_BYTES, SourceError, compile,
     compile::sqlite::{Affinity, Sqlite},
@@ -39,19 +40,21 @@ pub(super) fn run(
     path: &Path,
     selection: &Selection,
     stop: Arc<AtomicBool>,
-    opened: oneshot::Sender<Result<DateTime<Utc>, SourceError>>,
+    opened: oneshot::Sender<Result<Opened, SourceError>>,
     mut producer: Producer,
 ) {
     let prepared = open(path).and_then(|connection| {
         connection
             .progress_handler(STEPS_PER_LOOK, Some(move || stop.load(Ordering::Relaxed)))
             .map_err(|error| failure(error, 0))?;
+        let is_wal = is_wal(&connection)?;
         let (snapshot_at, query) = begin(&connection, selection)?;
-        Ok((connection, snapshot_at, query))
+        check_length(&connection, path, 0)?;
+        Ok((connection, Opened { snapshot_at, is_wal }, query))
     });
     let (connection, (sql, parameters)) = match prepared {
-        Ok((connection, snapshot_at, query)) => {
-            if opened.send(Ok(snapshot_at)).is_err() {
+        Ok((connection, how, query)) => {
+            if opened.send(Ok(how)).is_err() {
                 return;
             }
             (connection, query)
@@ -62,7 +65,9 @@ pub(super) fn run(
             return;
         }
     };
-    let told = match read(&connection, &sql, parameters, selection, &mut producer) {
+    let read = read(&connection, &sql, parameters, selection, &mut producer);
+    let length = || check_length(&connection, path, producer.rows());
+    let told = match read.and_then(|read| length().map(|()| read)) {
         Ok(Read::ToTheEnd) => producer.end_blocking(),
         Ok(Read::Unwanted) => return,
         Err(error) => producer.fail_blocking(error),
@@ -93,6 +98,33 @@ pub(super) fn open(path: &Path) -> Result<Connection, SourceError> {
         .and_then(|()| functions::register(&connection))
         .map_err(|error| failure(error, 0))?;
     Ok(connection)
+}
+
+/// Whether writers need not wait for readers.
+fn is_wal(connection: &Connection) -> Result<bool, SourceError> {
+    connection
+        .pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0))
+        .map(|mode| mode == "wal")
+        .map_err(|error| failure(error, 0))
+}
+
+/// Fails when the file ends before its last page does: the engine takes what lacks for zeros,
+/// hence for rows of NULLs. What is in the write-ahead log need not be in the file yet.
+fn check_length(connection: &Connection, path: &Path, rows: u64) -> Result<(), SourceError> {
+    let number = |pragma: &str| {
+        connection
+            .pragma_query_value(None, pragma, |row| row.get::<_, i64>(0))
+            .map_err(|error| failure(error, rows))
+    };
+    let whole = number("page_count")? * number("page_size")?;
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let length = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
+    if length(Path::new(&log)) == 0 && length(path) < whole as u64 {
+        let message = "the source's file is shorter than it says";
+        return Err(SourceError::new(FailureCode::SourceTruncated, message));
+    }
+    Ok(())
 }
 
 /// Takes the snapshot and compiles the query.

@@ -1,4 +1,4 @@
-//! Streams that do not come to their end: canceled, dropped, killed, cut.
+//! Streams that do not come to their end: canceled, dropped, killed.
 
 use std::time::{Duration, Instant};
 
@@ -6,16 +6,11 @@ use outport_domain::{
     column::ColumnType::{Integer, Text},
     failure::{Disposition, FailureCode},
 };
-use outport_source::{Batch, Next, SourceError};
-use rand::{Rng, SeedableRng};
-use sqlx::postgres::PgConnectOptions;
+use outport_source::{Batch, Next};
 use uuid::Uuid;
 
-use crate::{
-    proxy::{Proxy, cut_is_noticed},
-    world::{
-        World, backends, postgres_client, postgres_source, postgres_url, query, read, until, within,
-    },
+use crate::world::{
+    World, backends, postgres_client, postgres_source, postgres_url, query, read, until, within,
 };
 
 /// What a canceled query may still take.
@@ -133,36 +128,6 @@ async fn a_query_that_fails_late_is_an_error_that_says_why() {
         (FailureCode::SourceQueryFailed, Disposition::Abandon)
     );
     assert!(error.message.contains("SQLSTATE 22012"), "{error}");
-}
-
-/// Reads through a proxy that lets so many bytes pass.
-async fn read_through(most: u64) -> (Result<usize, SourceError>, u64) {
-    let options: PgConnectOptions = postgres_url().parse().expect("a URL");
-    let proxy = Proxy::to(format!("{}:{}", options.get_host(), options.get_port()), most).await;
-    let mut url = url::Url::parse(&postgres_url()).expect("a URL");
-    url.set_host(Some("127.0.0.1")).expect("a host");
-    url.set_port(Some(proxy.port)).expect("a port");
-    let wanted = query(
-        "SELECT n, 'text of row ' || n AS t FROM generate_series(1, 5000) AS n",
-        &[("n", Integer), ("t", Text)],
-    );
-    let rows = read(&postgres_source(url.into()), &wanted).await.map(|rows| rows.len());
-    (rows, proxy.forwarded())
-}
-
-#[tokio::test]
-async fn a_cut_wire_never_looks_like_the_end() {
-    let (whole, total) = read_through(u64::MAX).await;
-    assert_eq!(whole.expect("all rows"), 5_000);
-    let mut random = rand::rngs::StdRng::seed_from_u64(7);
-    // Anywhere, and close to the end, where a wrong reader would be satisfied.
-    let anywhere = (0..50).map(|_| random.random_range(0..total)).collect::<Vec<_>>();
-    let late = (1..=60).map(|back| total - back);
-    let mut cuts = 0;
-    for most in anywhere.into_iter().chain(late) {
-        cuts += u32::from(cut_is_noticed(read_through(most).await.0, 5_000, most, total));
-    }
-    assert!(cuts >= 50, "{cuts} cuts were noticed");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 //! folders. The programs of PostgreSQL and pgbouncer must be installed.
 
 mod canaries;
+mod cuts;
 mod encodings;
 mod endings;
 mod mariadb;
@@ -18,6 +19,7 @@ mod ranges;
 mod refusals;
 mod schema;
 mod snapshot;
+mod sqlite_writers;
 mod standby;
 mod values;
 mod volume;

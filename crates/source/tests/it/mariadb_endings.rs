@@ -8,17 +8,10 @@ use outport_domain::{
     selection::Selection,
 };
 use outport_source::{Batch, Next, SourceError};
-use rand::{Rng, SeedableRng};
-use sqlx::{Row, mysql::MySqlConnectOptions};
+use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 use uuid::Uuid;
 
-use crate::{
-    proxy::{Proxy, cut_is_noticed},
-    world::{
-        World, mariadb_client, mariadb_source, mariadb_url, query, read, rest, run_mariadb,
-        threads, until, within,
-    },
-};
+use crate::world::{World, mariadb_client, query, read, rest, run_mariadb, threads, until, within};
 
 /// What a canceled query may still take.
 const SOON: Duration = Duration::from_secs(2);
@@ -140,56 +133,35 @@ async fn a_query_that_fails_late_is_an_error_that_says_why() {
     .await;
 }
 
-/// Reads through a proxy that lets so many bytes pass.
-async fn read_through(world: &World, most: u64) -> (Result<usize, SourceError>, u64) {
-    let options: MySqlConnectOptions = mariadb_url().parse().expect("a URL");
-    let proxy = Proxy::to(format!("{}:{}", options.get_host(), options.get_port()), most).await;
-    let mut url = url::Url::parse(&mariadb_url()).expect("a URL");
-    url.set_host(Some("127.0.0.1")).expect("a host");
-    url.set_port(Some(proxy.port)).expect("a port");
-    let sql =
-        format!("SELECT n, CONCAT('text of row ', n) AS t FROM {}", world.qualified("numbers"));
-    let wanted = query(sql, &[("n", Integer), ("t", Text)]);
-    let rows = read(&mariadb_source(url.into()), &wanted).await.map(|rows| rows.len());
-    (rows, proxy.forwarded())
+/// A variable of the whole server that is changed. One test at a time may do so, in whatever
+/// process it runs.
+struct Global {
+    client: MySqlConnection,
+    name: &'static str,
+    before: String,
 }
 
-#[tokio::test]
-async fn a_cut_wire_never_looks_like_the_end() {
-    within(World::mariadb().await, async |world| {
-        numbers(world, 5_000).await;
-        let (whole, total) = read_through(world, u64::MAX).await;
-        assert_eq!(whole.expect("all rows"), 5_000);
-        let mut random = rand::rngs::StdRng::seed_from_u64(7);
-        // Anywhere, and close to the end, where a wrong reader would be satisfied.
-        let anywhere = (0..50).map(|_| random.random_range(0..total)).collect::<Vec<_>>();
-        let late = (1..=150).map(|back| total - back);
-        let mut cuts = 0;
-        for most in anywhere.into_iter().chain(late) {
-            let read = read_through(world, most).await.0;
-            cuts += u32::from(cut_is_noticed(read, 5_000, most, total));
-        }
-        assert!(cuts >= 100, "{cuts} cuts were noticed");
-    })
-    .await;
-}
+impl Global {
+    async fn set(name: &'static str, value: &str) -> Self {
+        let mut client = mariadb_client().await;
+        let sql = format!("SELECT GET_LOCK('outport {name}', 60), CAST(@@GLOBAL.{name} AS CHAR)");
+        let row = sqlx::query(AssertSqlSafe(sql)).fetch_one(&mut client).await.expect("a lock");
+        assert_eq!(row.get::<Option<i64>, _>(0), Some(1), "another test has it for too long");
+        run_mariadb(&mut client, &format!("SET GLOBAL {name} = {value}")).await;
+        Self { client, name, before: row.get(1) }
+    }
 
-/// Sets a variable of the whole server, and gives what it was.
-async fn set_global(name: &str, value: &str) -> String {
-    let mut client = mariadb_client().await;
-    let row = sqlx::query(sqlx::AssertSqlSafe(format!("SELECT CAST(@@GLOBAL.{name} AS CHAR)")))
-        .fetch_one(&mut client)
-        .await
-        .expect("a variable");
-    run_mariadb(&mut client, &format!("SET GLOBAL {name} = {value}")).await;
-    row.get(0)
+    async fn restore(mut self) {
+        let sql = format!("SET GLOBAL {} = {}", self.name, self.before);
+        run_mariadb(&mut self.client, &sql).await;
+    }
 }
 
 #[tokio::test]
 async fn a_reader_slower_than_the_servers_own_patience_gets_all_rows() {
     within(World::mariadb().await, async |world| {
         numbers(world, 100_000).await;
-        let before = set_global("net_write_timeout", "1").await;
+        let patience = Global::set("net_write_timeout", "1").await;
         let sql = format!("SELECT n, REPEAT('x', 500) AS pad FROM {}", world.qualified("numbers"));
         let wanted = query(sql, &[("n", Integer), ("pad", Text)]);
         let mut stream = world.source().open(&wanted).await.expect("a stream");
@@ -199,7 +171,7 @@ async fn a_reader_slower_than_the_servers_own_patience_gets_all_rows() {
         // Nobody reads for longer than the server would wait, by its own clock.
         run_mariadb(&mut mariadb_client().await, "DO SLEEP(3)").await;
         let rows = rest(stream).await;
-        set_global("net_write_timeout", &before).await;
+        patience.restore().await;
         assert_eq!(first + rows.expect("the rest").len(), 100_000);
     })
     .await;
@@ -209,14 +181,14 @@ async fn a_reader_slower_than_the_servers_own_patience_gets_all_rows() {
 async fn a_first_cell_beyond_sixteen_mebibytes_is_no_end() {
     within(World::mariadb().await, async |world| {
         numbers(world, 3).await;
-        let before = set_global("max_allowed_packet", "134217728").await;
+        let largest = Global::set("max_allowed_packet", "134217728").await;
         let size = 20 * 1024 * 1024;
         let sql = format!(
             "SELECT IF(n = 2, REPEAT('x', {size}), n) AS t FROM {} ORDER BY n",
             world.qualified("numbers")
         );
         let rows = read(&world.source(), &query(sql, &[("t", Text)])).await;
-        set_global("max_allowed_packet", &before).await;
+        largest.restore().await;
         let sizes: Vec<usize> =
             rows.expect("rows").iter().map(|row| row[0].as_ref().map_or(0, Vec::len)).collect();
         assert_eq!(sizes.len(), 3);

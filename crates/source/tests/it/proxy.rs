@@ -5,8 +5,6 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use outport_domain::failure::{Disposition, FailureCode};
-use outport_source::SourceError;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -95,27 +93,4 @@ async fn forward(mut client: TcpStream, server: &str, left: &AtomicU64, forwarde
         }
     };
     tokio::select! { () = down => {}, () = up => {} }
-}
-
-/// Whether a read over a wire that was cut after so many of all bytes failed. It fails as a lost
-/// connection that is worth another try, or it gives all rows: never fewer.
-pub fn cut_is_noticed(
-    read: Result<usize, SourceError>,
-    rows: usize,
-    most: u64,
-    total: u64,
-) -> bool {
-    let error = match read {
-        Ok(read) => {
-            assert_eq!(read, rows, "cut after {most} of {total} bytes");
-            return false;
-        }
-        Err(error) => error,
-    };
-    assert!(
-        matches!(error.code, FailureCode::SourceTruncated | FailureCode::SourceUnreachable),
-        "cut after {most} of {total} bytes: {error:?}"
-    );
-    assert_eq!(error.disposition, Disposition::Retry, "{error:?}");
-    true
 }

@@ -10,14 +10,10 @@ use outport_domain::{
 };
 use outport_source::{Batch, Next, Source};
 use rand::{Rng, SeedableRng};
-use sqlx::postgres::PgConnectOptions;
 
-use crate::{
-    proxy::Proxy,
-    world::{
-        Rows, World, backends, ordered, postgres_client, postgres_source, postgres_url, read, rest,
-        run, selection, until, within,
-    },
+use crate::world::{
+    Rows, World, backends, ordered, postgres_client, postgres_source, postgres_url, read, rest,
+    run, selection, until, within,
 };
 
 const ROWS: usize = 60_000;
@@ -26,11 +22,7 @@ const ROWS: usize = 60_000;
 const SOON: Duration = Duration::from_secs(2);
 
 fn over(connections: usize) -> Arc<dyn Source> {
-    over_at(&postgres_url(), connections)
-}
-
-fn over_at(url: &str, connections: usize) -> Arc<dyn Source> {
-    postgres_source(format!("{url}&connections={connections}"))
+    postgres_source(format!("{}&connections={connections}", postgres_url()))
 }
 
 /// A table that is worth cutting: rows of 400 bytes, some 25 MB.
@@ -291,41 +283,6 @@ async fn any_one_of_them_that_is_killed_is_an_error_and_never_an_end() {
             );
             until(SOON, "the others are gone", async || backends(schema).await.is_empty()).await;
         }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_cut_wire_of_any_of_them_never_looks_like_the_end() {
-    within(World::postgres().await, async |world| {
-        fill(world, "many").await;
-        let wanted = all_of(world.table("many"));
-        let options: PgConnectOptions = postgres_url().parse().expect("a URL");
-        let server = format!("{}:{}", options.get_host(), options.get_port());
-        let through = async |most: u64| {
-            let proxy = Proxy::of_all(server.clone(), most).await;
-            let mut url = url::Url::parse(&postgres_url()).expect("a URL");
-            url.set_host(Some("127.0.0.1")).expect("a host");
-            url.set_port(Some(proxy.port)).expect("a port");
-            let rows = read(&over_at(url.as_str(), 3), &wanted).await.map(|rows| rows.len());
-            (rows, proxy.forwarded())
-        };
-        let (whole, total) = through(u64::MAX).await;
-        assert_eq!(whole.expect("all rows"), ROWS);
-        let mut random = rand::rngs::StdRng::seed_from_u64(7);
-        let anywhere: Vec<u64> = (0..8).map(|_| random.random_range(0..total)).collect();
-        let late = (1..12).map(|back| total - 30 * back);
-        let mut cuts = 0;
-        for most in anywhere.into_iter().chain(late) {
-            match through(most).await.0 {
-                Ok(rows) => assert_eq!(rows, ROWS, "cut after {most} of {total} bytes"),
-                Err(error) => {
-                    cuts += 1;
-                    assert_eq!(error.disposition, Disposition::Retry, "{error:?}");
-                }
-            }
-        }
-        assert!(cuts >= 8, "{cuts} cuts were noticed");
     })
     .await;
 }
