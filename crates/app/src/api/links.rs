@@ -251,14 +251,14 @@ impl Visit {
         let words = self.pages.words(job.locale);
         let parts = parts::of_file(&self.state.store, job).await?;
         // People want the rows; a manifest is for programs.
-        let (download, files) = match parts.as_slice() {
-            [] => (Some(format!("{token}/file")), Vec::new()),
-            [only] => (Some(format!("{token}/files/{}", only.number)), Vec::new()),
-            several => (None, several.iter().map(|part| entry(token, job, part)).collect()),
+        let (download, number, files) = match parts.as_slice() {
+            [] => (Some("file"), None, Vec::new()),
+            [only] => (Some("files"), Some(only.number), Vec::new()),
+            several => (None, None, several.iter().map(|part| entry(job, part)).collect()),
         };
         let values = context! {
-            text => words.ready.text.as_str(), facts => facts(job, words), download, files,
-            rerun => (), words => buttons(words),
+            text => words.ready.text.as_str(), facts => facts(job, words), token, download, number,
+            files, rerun => (), words => buttons(words),
         };
         Ok(self.render(Outcome::Ok.status(), job.locale, &words.ready, values))
     }
@@ -336,9 +336,9 @@ fn buttons(words: &Words) -> minijinja::Value {
 }
 
 /// One of several files on a page.
-fn entry(token: &str, job: &ExportJob, part: &FinishedPart) -> minijinja::Value {
+fn entry(job: &ExportJob, part: &FinishedPart) -> minijinja::Value {
     context! {
-        href => format!("{token}/files/{}", part.number),
+        number => part.number,
         name => file_name::of_part(&job.file_name, job.compression.suffix(), part.number),
         size => human_size(part.size_bytes),
     }

@@ -148,8 +148,10 @@ mod tests {
         let values = context! {
             text => "<script>alert(1)</script>",
             facts => vec![vec!["File".to_owned(), "a\"><img src=x>.csv".to_owned()]],
-            download => "javascript:\"onclick=x",
-            files => vec![context! { href => "\"x", name => "<img src=y>", size => "1 B" }],
+            token => "javascript:\"onclick=x",
+            download => "file",
+            number => (),
+            files => vec![context! { number => "\"x", name => "<img src=y>", size => "1 B" }],
             rerun => "x",
             words => context! { download => "Download", files => "Files", rerun => "Again" },
         };

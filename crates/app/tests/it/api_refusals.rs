@@ -26,7 +26,7 @@ fn small() -> Options {
 }
 
 /// What is wrong, the body, the field, the field's code.
-const BODIES: [(&str, &str, &str, &str); 53] = [
+const BODIES: [(&str, &str, &str, &str); 62] = [
     ("no resource", r"{}", "resource", "REQUIRED"),
     ("no object", r"[]", "", "INVALID_TYPE"),
     ("a null", r"null", "", "INVALID_TYPE"),
@@ -228,6 +228,60 @@ const BODIES: [(&str, &str, &str, &str); 53] = [
         r#"{"resource":"order","compression":"brotli"}"#,
         "compression",
         "INVALID_VALUE",
+    ),
+    (
+        "no rows in a file",
+        r#"{"resource":"order","maxRowsPerFile":0}"#,
+        "maxRowsPerFile",
+        "INVALID_VALUE",
+    ),
+    (
+        "rows in a file below zero",
+        r#"{"resource":"order","maxRowsPerFile":-1}"#,
+        "maxRowsPerFile",
+        "INVALID_VALUE",
+    ),
+    (
+        "half a row in a file",
+        r#"{"resource":"order","maxRowsPerFile":0.5}"#,
+        "maxRowsPerFile",
+        "INVALID_VALUE",
+    ),
+    (
+        "rows in a file as a text",
+        r#"{"resource":"order","maxRowsPerFile":"10"}"#,
+        "maxRowsPerFile",
+        "INVALID_TYPE",
+    ),
+    (
+        "rows in a file beyond all numbers",
+        r#"{"resource":"order","maxRowsPerFile":99999999999999999999}"#,
+        "maxRowsPerFile",
+        "INVALID_VALUE",
+    ),
+    (
+        "more rows in a workbook than its sheet holds",
+        r#"{"resource":"order","format":"XLSX","maxRowsPerFile":1048576}"#,
+        "maxRowsPerFile",
+        "INVALID_VALUE",
+    ),
+    (
+        "fewer bytes in a file than make sense",
+        r#"{"resource":"order","maxBytesPerFile":1048575}"#,
+        "maxBytesPerFile",
+        "INVALID_VALUE",
+    ),
+    (
+        "bytes in a file with an exponent",
+        r#"{"resource":"order","maxBytesPerFile":1e9}"#,
+        "maxBytesPerFile",
+        "INVALID_VALUE",
+    ),
+    (
+        "bytes in a file as a list",
+        r#"{"resource":"order","maxBytesPerFile":[1048576]}"#,
+        "maxBytesPerFile",
+        "INVALID_TYPE",
     ),
     (
         "delimiter of two characters",

@@ -305,7 +305,12 @@ impl World {
         claim
     }
 
-    async fn finish(&self, claim: &jobs::Claim, end: RunEnd, retention: Duration) -> ExportJob {
+    pub async fn finish(
+        &self,
+        claim: &jobs::Claim,
+        end: RunEnd,
+        retention: Duration,
+    ) -> ExportJob {
         let policy = FinishPolicy {
             job_failures: 3,
             backoff: Duration::from_secs(1),

@@ -11,6 +11,7 @@ mod api_files;
 mod api_links;
 mod api_operation;
 mod api_refusals;
+mod api_split;
 mod api_tenancy;
 mod api_tokens;
 mod api_world;
