@@ -201,6 +201,14 @@ mod tests {
     }
 
     #[test]
+    fn a_spool_holds_a_part_or_nothing() {
+        let conflicts =
+            |bytes| Limits { spool_bytes_per_export: bytes, ..Limits::default() }.conflicts().len();
+        let part = fixed::PART_BYTES as u64;
+        assert_eq!([0, 1, part - 1, part].map(conflicts), [0, 1, 1, 0]);
+    }
+
+    #[test]
     fn pauses_grow_fourfold_up_to_the_most() {
         let pause = |failures| {
             backoff_ceiling(Duration::from_secs(5), Duration::from_mins(5), failures).as_secs()

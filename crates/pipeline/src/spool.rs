@@ -171,6 +171,17 @@ mod tests {
         assert!(spool.is_empty());
     }
 
+    #[tokio::test]
+    async fn a_part_that_is_not_all_there_is_an_error() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut spool = Spool::new(PART, folder.path()).expect("a slot");
+        let slot = spool.slot().await;
+        let (_, written) = spool.write(slot, vec![7; 5]).await.expect("no panic");
+        let spooled = written.expect("written");
+        spooled.file.set_len(4).expect("cut");
+        assert!(spooled.read(Vec::new()).await.expect("no panic").is_err());
+    }
+
     #[test]
     fn room_for_less_than_a_part_is_no_spool() {
         assert!(Spool::new(PART - 1, Path::new("/")).is_none());
