@@ -1,6 +1,7 @@
 //! The `ExportJob` and its total state machine.
 
 mod format;
+mod progress;
 mod status;
 
 use chrono::{DateTime, Utc};
@@ -15,6 +16,7 @@ use crate::{
     object_key::ObjectKey,
 };
 pub use format::{Compression, Format};
+pub use progress::Progress;
 pub use status::{IllegalStep, JobStatus, Step};
 
 /// What the rows of an export are limited to.
@@ -95,19 +97,6 @@ impl Stage {
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|stage| stage.name() == name)
     }
-}
-
-/// How far a job is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// The stage of its current run, if it has one.
-    pub stage: Option<Stage>,
-    /// Data rows encoded so far.
-    pub done: u64,
-    /// Data rows in all, where known or estimated; never less than `done`.
-    pub total: Option<u64>,
-    /// Whether `total` is a guess.
-    pub total_is_estimate: bool,
 }
 
 /// What was changed on the way to the file, counted.

@@ -156,15 +156,11 @@ impl RunState {
     }
 
     fn enter(&self, stage: Stage) {
-        lock(&self.progress).stage = Some(stage);
-        self.touch();
+        self.advance(|progress| progress.stage = Some(stage));
     }
 
-    fn rows(&self, done: u64, total: Option<u64>) {
-        let mut progress = lock(&self.progress);
-        progress.done = done;
-        progress.total = total;
-        drop(progress);
+    fn advance(&self, how: impl FnOnce(&mut Progress)) {
+        how(&mut lock(&self.progress));
         self.touch();
     }
 
@@ -243,6 +239,9 @@ pub async fn run_export(
     let rows = open(&*source, &spec, state).await?;
     let snapshot_at = rows.snapshot_at();
 
+    state.enter(Stage::Analyze);
+    state.advance(|progress| progress.expect(rows.estimated_rows()));
+
     state.enter(Stage::Generate);
     let mut output = Output::open(pipeline, &spec, state)?;
     let counted = transfer(pipeline, state, rows, spec.columns.len(), &mut output).await?;
@@ -251,11 +250,11 @@ pub async fn run_export(
             format!("the source counted {counted} rows and {} were encoded", output.rows());
         return Err(Ended::Failed(Failure::new(FailureCode::SourceTruncated, message), None));
     }
+    state.advance(|progress| progress.end(counted));
     let file = output.finish(job, snapshot_at).await?;
     pipeline.crash.reach(CrashPoint::AfterUpload).await;
 
     state.enter(Stage::Validate);
-    state.rows(counted, Some(counted));
     verify(state, &file.key, file.stored_bytes).await?;
     pipeline.crash.reach(CrashPoint::AfterVerify).await;
     Ok(file)
@@ -324,7 +323,7 @@ async fn transfer(
     let mut first = true;
     while let Some(batch) = batches.recv().await {
         output.take(batch, &emptied).await?;
-        state.rows(output.rows(), None);
+        state.advance(|progress| progress.reach(output.rows()));
         if first {
             first = false;
             pipeline.crash.reach(CrashPoint::MidRows).await;

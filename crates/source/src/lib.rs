@@ -59,6 +59,12 @@ pub trait Source: Send + Sync {
     /// Checks that the database answers.
     async fn check(&self) -> Result<(), SourceError>;
 
+    /// How many rows a selection has, as far as the database's planner knows without reading
+    /// them; `None` where it does not say.
+    async fn estimate(&self, _selection: &Selection) -> Result<Option<u64>, SourceError> {
+        Ok(None)
+    }
+
     /// What was found out so far about the way to the database, if there is anything to know.
     fn note(&self) -> Option<&'static str> {
         None
@@ -70,6 +76,12 @@ pub trait Source: Send + Sync {
 pub trait RowStream: Send {
     /// The moment that the rows are seen at.
     fn snapshot_at(&self) -> DateTime<Utc>;
+
+    /// How many rows there may be, as the database's planner estimated them; `None` where it
+    /// does not say. Never a count, and never more than a guess.
+    fn estimated_rows(&self) -> Option<u64> {
+        None
+    }
 
     /// Clears the batch and fills it with the next rows. Cancel-safe only by dropping the stream.
     async fn next(&mut self, batch: &mut Batch) -> Result<Next, SourceError>;

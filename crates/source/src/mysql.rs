@@ -18,6 +18,7 @@
 //! encrypted by TLS), and reading in parallel.
 
 mod cells;
+mod estimate;
 mod failure;
 #[cfg(test)]
 mod plans;
@@ -73,12 +74,25 @@ impl Source for MySqlSource {
             .map(|column| Ok(Form::of(column, dialect.real_type(column)?, selection.time_zone)))
             .collect::<Result<Vec<_>, SourceError>>()?;
         session::set_parameters(&mut connection, &dialect.parameters).await?;
+        let estimated_rows = estimate::rows(&mut connection, &sql).await;
         let snapshot_at = session::take_snapshot(&mut connection).await?;
         // The text protocol runs many statements at once; to prepare is to allow only one.
         relation::prepare(&mut connection, &sql).await?;
         let (producer, consumer) = handoff::handoff(selection.columns.len());
         let task = tokio::spawn(reader::run(connection, sql, forms, producer));
-        Ok(Box::new(MySqlStream { snapshot_at, consumer, task: AbortOnDrop(task), thread }))
+        let task = AbortOnDrop(task);
+        Ok(Box::new(MySqlStream { snapshot_at, estimated_rows, consumer, task, thread }))
+    }
+
+    async fn estimate(&self, selection: &Selection) -> Result<Option<u64>, SourceError> {
+        let mut connection = self.server.connect().await?;
+        session::pin(&mut connection).await?;
+        let mut dialect = MySql::new(relation::real_types(&mut connection, selection).await?);
+        let sql = compile::select(&mut dialect, selection)?;
+        session::set_parameters(&mut connection, &dialect.parameters).await?;
+        let rows = estimate::rows(&mut connection, &sql).await;
+        connection.close().await.map_err(|error| failure(error, Stage::Query))?;
+        Ok(rows)
     }
 
     async fn check(&self) -> Result<(), SourceError> {
@@ -101,6 +115,7 @@ impl Drop for AbortOnDrop {
 /// server is told to give up what it may still be computing.
 struct MySqlStream {
     snapshot_at: DateTime<Utc>,
+    estimated_rows: Option<u64>,
     consumer: Consumer,
     task: AbortOnDrop,
     thread: Thread,
@@ -110,6 +125,10 @@ struct MySqlStream {
 impl RowStream for MySqlStream {
     fn snapshot_at(&self) -> DateTime<Utc> {
         self.snapshot_at
+    }
+
+    fn estimated_rows(&self) -> Option<u64> {
+        self.estimated_rows
     }
 
     async fn next(&mut self, batch: &mut Batch) -> Result<Next, SourceError> {

@@ -20,6 +20,7 @@ mod connect;
 mod copy_binary;
 mod copy_text;
 mod encoding;
+mod estimate;
 mod failure;
 #[cfg(test)]
 mod plans;
@@ -107,6 +108,7 @@ impl Source for PostgresSource {
             dialect.print_with(functions.clone());
         }
         let sql = compile::select(&mut dialect, selection)?;
+        let estimated_rows = estimate::rows(&mut connection, &dialect, selection).await;
         session::begin_to_read(&mut connection, &pins, &tables).await?;
         let snapshot_at = session::take_snapshot(&mut connection, &dialect.parameters).await?;
 
@@ -125,7 +127,19 @@ impl Source for PostgresSource {
             tasks.push(AbortOnDrop(tokio::spawn(reader::run(connection, share, producer))));
             consumers.push(consumer);
         }
-        Ok(Box::new(PostgresStream { snapshot_at, turns: Turns::new(consumers), tasks, backends }))
+        let turns = Turns::new(consumers);
+        Ok(Box::new(PostgresStream { snapshot_at, estimated_rows, turns, tasks, backends }))
+    }
+
+    async fn estimate(&self, selection: &Selection) -> Result<Option<u64>, SourceError> {
+        let mut connection = self.server.connect().await?;
+        let mut pins = Pins::new(selection.time_zone);
+        session::begin_to_look(&mut connection, &mut pins, &self.server).await?;
+        let types = relation::real_types(&mut connection, selection).await?;
+        let rows = estimate::rows(&mut connection, &Postgres::new(types), selection).await;
+        session::run(&mut connection, "ROLLBACK".to_owned()).await?;
+        connection.close().await.map_err(|error| failure(error, Stage::Query))?;
+        Ok(rows)
     }
 
     async fn check(&self) -> Result<(), SourceError> {
@@ -196,6 +210,7 @@ impl Drop for AbortOnDrop {
 /// server is told to give up what it may still be computing.
 struct PostgresStream {
     snapshot_at: DateTime<Utc>,
+    estimated_rows: Option<u64>,
     turns: Turns,
     tasks: Vec<AbortOnDrop>,
     backends: Backends,
@@ -205,6 +220,10 @@ struct PostgresStream {
 impl RowStream for PostgresStream {
     fn snapshot_at(&self) -> DateTime<Utc> {
         self.snapshot_at
+    }
+
+    fn estimated_rows(&self) -> Option<u64> {
+        self.estimated_rows
     }
 
     async fn next(&mut self, batch: &mut Batch) -> Result<Next, SourceError> {

@@ -71,6 +71,8 @@ pub(crate) struct Postgres {
     printed_with: HashMap<Arc<str>, &'static str>,
     /// Characters that the server's encoding does not have.
     lacking: HashSet<char>,
+    /// Whether values are constants of the statement.
+    shows_values: bool,
     /// The values of `outport.p1` and on.
     pub(crate) parameters: Vec<String>,
 }
@@ -81,8 +83,15 @@ impl Postgres {
             types,
             printed_with: HashMap::new(),
             lacking: HashSet::new(),
+            shows_values: false,
             parameters: Vec::new(),
         }
+    }
+
+    /// Compiles for the planner's eyes alone: its estimates need the values themselves.
+    pub(crate) fn for_the_planner(&self) -> Self {
+        let lacking = self.lacking.clone();
+        Self { lacking, shows_values: true, ..Self::new(self.types.clone()) }
     }
 
     /// The server's encoding does not have these characters.
@@ -110,6 +119,15 @@ impl Postgres {
     fn bind(&mut self, value: String) -> String {
         self.parameters.push(value);
         format!("current_setting('outport.p{}')", self.parameters.len())
+    }
+
+    /// A value as an expression of a type.
+    fn value(&mut self, value: String, cast: &str) -> Result<String, SourceError> {
+        Ok(if self.shows_values {
+            format!("{}::{cast}", literal(&value)?)
+        } else {
+            format!("(SELECT {}::{cast})", self.bind(value))
+        })
     }
 
     fn operand(&self, column: &ColumnRef, values: &[Value]) -> Result<Operand, SourceError> {
@@ -162,8 +180,8 @@ impl Dialect for Postgres {
         }
         let Operand { column, cast, mut values } =
             self.operand(column, std::slice::from_ref(value))?;
-        let value = self.bind(values.remove(0));
-        Ok(format!("{column} {} (SELECT {value}::{cast})", comparison.sql()))
+        let value = self.value(values.remove(0), &cast)?;
+        Ok(format!("{column} {} {value}", comparison.sql()))
     }
 
     fn among(&mut self, column: &ColumnRef, values: &[Value]) -> Result<String, SourceError> {
@@ -185,6 +203,9 @@ impl Dialect for Postgres {
             });
         }
         let Operand { column, cast, values } = self.operand(column, &values)?;
+        if self.shows_values {
+            return Ok(format!("{column} = ANY ({}::{cast}[])", literal(&array(&values))?));
+        }
         let value = self.bind(array(&values));
         // Not `= ANY (array)`: the array would be parsed again for each row that an index does
         // not decide.
@@ -219,7 +240,7 @@ impl Dialect for Postgres {
         let pattern = if place == Place::Start && !ignore_case {
             literal(&pattern)?
         } else {
-            format!("(SELECT {})", self.bind(pattern))
+            self.value(pattern, "text")?
         };
         Ok(format!("{name} {} {pattern}", if ignore_case { "ILIKE" } else { "LIKE" }))
     }

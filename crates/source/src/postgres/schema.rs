@@ -21,7 +21,7 @@ use super::{
     PostgresSource,
     failure::{Stage, failure},
     relation::{checked, real_type},
-    session,
+    session::{self, Pins},
 };
 use crate::{
     SourceError, compile,
@@ -52,7 +52,8 @@ impl Schema for PostgresSource {
 impl PostgresSource {
     async fn looking(&self) -> Result<PgConnection, SourceError> {
         let mut connection = self.server.connect().await?;
-        session::run(&mut connection, "BEGIN READ ONLY".to_owned()).await?;
+        let mut pins = Pins::new(chrono_tz::UTC);
+        session::begin_to_look(&mut connection, &mut pins, &self.server).await?;
         Ok(connection)
     }
 }

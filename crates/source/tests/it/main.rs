@@ -6,6 +6,7 @@ mod canaries;
 mod cuts;
 mod encodings;
 mod endings;
+mod estimates;
 mod mariadb;
 mod mariadb_comparisons;
 mod mariadb_endings;
