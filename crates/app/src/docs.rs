@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use outport_contract::manifest::Manifest;
 use outport_domain::{
     caller::Permission, column::ColumnType, failure::FailureCode, filter::Operator,
     json::FieldCode, resource::Resource,
@@ -142,6 +143,19 @@ fn the_examples_in_toml_are_read_by_the_code() {
         }
     }
     assert!(resources >= 1 && configurations >= 2, "{resources} {configurations}");
+}
+
+#[test]
+fn the_manifest_in_the_documents_is_one_that_the_code_writes() {
+    let [example] =
+        blocks(&page("crates/app/docs/split-exports.md"), "json").try_into().expect("one");
+    let manifest: Manifest = serde_json::from_str(&example).expect("a manifest");
+    let written = serde_json::to_value(&manifest).expect("JSON");
+    let example: serde_json::Value = serde_json::from_str(&example).expect("JSON");
+    assert_eq!(written, example, "every member, and no other");
+    assert_eq!(manifest.version, outport_contract::manifest::VERSION);
+    assert_eq!(manifest.total_rows, manifest.files.iter().map(|file| file.rows).sum::<u64>());
+    assert_eq!(manifest.size_bytes, manifest.files.iter().map(|file| file.size_bytes).sum::<u64>());
 }
 
 #[test]

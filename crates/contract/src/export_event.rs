@@ -78,12 +78,16 @@ pub struct ExportJobData {
     pub columns: Vec<String>,
     /// Exactly as requested, digit for digit.
     pub filters: Box<RawValue>,
+    /// Of a split export: its manifest's, see [`crate::manifest`].
     pub file_key: Option<String>,
+    /// Of a split export: what its files are named after.
     pub file_name: String,
+    /// Of what `file_key` names.
     pub content_type: String,
-    /// Bytes of the file as delivered: after compression, before sealing.
+    /// Bytes of the file as delivered: after compression, before sealing. Of a split export: the
+    /// sum over its files.
     pub size_bytes: Option<u64>,
-    /// Data rows, the header not counted.
+    /// Data rows, the header not counted. Of a split export: the sum over its files.
     pub total_rows: Option<u64>,
     /// Null, or a stable code such as `SOURCE_UNREACHABLE`.
     pub failure_reason: Option<String>,

@@ -86,7 +86,7 @@ impl FailureCode {
                 "A value cannot be written in the requested format. The message names the column."
             }
             Self::LimitExceeded => {
-                "The export would exceed a row or byte limit. Narrow the filters."
+                "The export would exceed a limit of rows, bytes or files. Narrow the filters."
             }
             Self::StoreWriteFailed => {
                 "The object store did not take the file. Check its reachability, credentials and free space."

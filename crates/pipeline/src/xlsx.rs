@@ -20,6 +20,7 @@ use outport_domain::{
     dialect::FormulaGuard,
     failure::{Failure, FailureCode},
     job::Warnings,
+    limits::fixed,
     spec::ExportSpec,
 };
 use outport_source::Batch;
@@ -35,8 +36,6 @@ use crate::{
 };
 use parts::Style;
 
-/// Rows of a sheet below its header.
-const MOST_ROWS: u64 = 1_048_575;
 /// UTF-16 units of a cell.
 const MOST_UNITS: usize = 32_767;
 /// Bytes of the sheet's XML: more would need a ZIP64 archive, which spreadsheets refuse.
@@ -145,8 +144,7 @@ impl XlsxEncoder {
     fn pass_on(&mut self) -> Result<(), Failure> {
         self.sheet_bytes += self.xml.len() as u64;
         if self.sheet_bytes > MOST_SHEET_BYTES {
-            let message =
-                "an XLSX sheet holds at most 4 GiB; narrow the filters or choose another format";
+            let message = "an XLSX sheet holds at most 4 GiB; narrow the filters, split the export, or choose another format";
             return Err(Failure::new(FailureCode::LimitExceeded, message));
         }
         self.archive.write_all(&self.xml).map_err(failed)?;
@@ -195,8 +193,8 @@ impl Encoder for XlsxEncoder {
     }
 
     fn rows_of(&mut self, batch: &Batch, out: &mut Vec<u8>) -> Result<(), Failure> {
-        if self.rows + batch.rows() as u64 > MOST_ROWS {
-            let message = "an XLSX sheet holds 1,048,575 rows below its header; narrow the filters or choose another format";
+        if self.rows + batch.rows() as u64 > fixed::SHEET_ROWS {
+            let message = "an XLSX sheet holds 1,048,575 rows below its header; narrow the filters, split the export, or choose another format";
             return Err(Failure::new(FailureCode::LimitExceeded, message));
         }
         let last = self.columns.len() - 1;
