@@ -2,6 +2,7 @@
 //! if nothing had happened: one job, one file, one event, one mail (or two that say they are one).
 
 use outport_domain::crash::CrashPoint;
+use serde_json::json;
 
 use crate::harness::{
     Api, PATIENCE, Process, World, for_each,
@@ -171,6 +172,101 @@ async fn the_embedded_profile_dies_and_starts_again(point: CrashPoint) {
 #[tokio::test]
 async fn the_embedded_profile_dies_at_every_point_and_is_whole_after_a_restart() {
     for_each(CrashPoint::ALL, the_embedded_profile_dies_and_starts_again).await;
+}
+
+/// What is there of a split export in three files, right after the death at a point.
+fn split_at_death(point: CrashPoint) -> &'static str {
+    match point {
+        CrashPoint::MidUpload => {
+            "job: PROCESSING, run 1, failures 0, rows -, ok\n\
+             run: run 1, running, wrote\n\
+             part: run 1, 1, open\n\
+             turn: queued 0, running 1"
+        }
+        // The last file is open, and not a byte of it is written.
+        CrashPoint::MidRows => {
+            "job: PROCESSING, run 1, failures 0, rows -, ok\n\
+             run: run 1, running, wrote\n\
+             part: run 1, 1, whole\n\
+             part: run 1, 2, whole\n\
+             turn: queued 0, running 1\n\
+             object: orders-0001.csv\n\
+             object: orders-0002.csv"
+        }
+        _ => {
+            "job: PROCESSING, run 1, failures 0, rows -, ok\n\
+             run: run 1, running, wrote\n\
+             part: run 1, 1, whole\n\
+             part: run 1, 2, whole\n\
+             part: run 1, 3, whole\n\
+             turn: queued 0, running 1\n\
+             object: orders-0001.csv\n\
+             object: orders-0002.csv\n\
+             object: orders-0003.csv\n\
+             object: orders.manifest.json"
+        }
+    }
+}
+
+/// What is there of it in the end: the dead run has left lines, and no object.
+fn split_in_the_end(point: CrashPoint) -> String {
+    let left: Vec<&str> =
+        split_at_death(point).lines().filter(|line| line.starts_with("part: ")).collect();
+    format!(
+        "job: COMPLETED, run 2, failures 1, rows 40, ok\n\
+         run: run 1, PENDING, swept\n\
+         run: run 2, COMPLETED, wrote\n\
+         {}\n\
+         part: run 2, 1, whole\n\
+         part: run 2, 2, whole\n\
+         part: run 2, 3, whole\n\
+         event: export.completed\n\
+         delivery: send-export-completed-message, DONE\n\
+         receipt: send-export-completed-message\n\
+         turn: queued 0, running 0\n\
+         object: orders-0001.2.csv\n\
+         object: orders-0002.2.csv\n\
+         object: orders-0003.2.csv\n\
+         object: orders.2.manifest.json\n\
+         mail",
+        left.join("\n")
+    )
+}
+
+async fn a_split_export_dies_and_is_taken_over(point: CrashPoint) {
+    let world = World::postgres().await;
+    let api = world.api().await;
+    let job = api.export_as(&json!({"resource": "order", "maxRowsPerFile": 15})).await;
+    world.worker_dying_at(point).death(PATIENCE).await;
+    assert_eq!(world.describe().await, split_at_death(point), "right after the death at {point}");
+    let _worker = world.worker();
+    world.settled().await;
+    assert_eq!(world.describe().await, split_in_the_end(point), "after the death at {point}");
+    let job = api.job(&job).await;
+    let mut rows = String::new();
+    for file in job["files"].as_array().expect("files") {
+        let text = String::from_utf8(world.object(file["key"].as_str().expect("a key")));
+        let text = text.expect("UTF-8");
+        let (header, file_rows) = text.split_once('\n').expect("a header");
+        if rows.is_empty() {
+            rows = format!("{header}\n");
+        }
+        assert!(rows.starts_with(&format!("{header}\n")), "a header in each: {text}");
+        rows.push_str(file_rows);
+    }
+    assert_eq!(rows, expected(ORDERS), "after the death at {point}");
+}
+
+#[tokio::test]
+async fn a_split_export_dies_at_every_point_of_its_run_and_is_whole_in_the_end() {
+    let points = [
+        CrashPoint::MidRows,
+        CrashPoint::MidUpload,
+        CrashPoint::AfterUpload,
+        CrashPoint::AfterVerify,
+        CrashPoint::BeforeCommit,
+    ];
+    for_each(points, a_split_export_dies_and_is_taken_over).await;
 }
 
 #[tokio::test]

@@ -26,7 +26,7 @@ pub const LEASE: Duration = Duration::from_secs(2);
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 /// Every table of the state; another one must get its line in [`World::describe`].
 const TABLES: &str = "deliveries downloads events handler_events handlers idempotency_keys jobs \
-                      receipts requesters revocations runs tokens turns";
+                      parts receipts requesters revocations runs tokens turns";
 
 /// Everything that one test has. It goes when it is dropped.
 pub struct World {
@@ -254,6 +254,11 @@ impl World {
                    CASE WHEN object_key IS NULL THEN 'wrote nothing' \
                         WHEN swept_at IS NULL THEN 'wrote' ELSE 'swept' END \
                  FROM runs ORDER BY job_id, run",
+            ),
+            (
+                "part",
+                "SELECT 'run ' || run, number, CASE WHEN sha256 IS NULL THEN 'open' \
+                   ELSE 'whole' END FROM parts ORDER BY job_id, run, number",
             ),
             ("event", "SELECT event_type FROM events ORDER BY created_at, id"),
             (

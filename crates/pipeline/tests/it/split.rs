@@ -277,6 +277,17 @@ async fn a_file_ends_exactly_at_its_bytes() {
 }
 
 #[tokio::test]
+async fn a_workbook_also_ends_where_its_sheet_is_full() {
+    let split = async |members: Value| spec_of(&world(&members).await).split.expect("a split");
+    let by_bytes = split(json!({"maxBytesPerFile": MIB, "format": "XLSX"})).await;
+    assert_eq!((by_bytes.rows, by_bytes.bytes), (Some(fixed::SHEET_ROWS), Some(MIB as u64)));
+    let by_rows = split(json!({"maxRowsPerFile": 7, "format": "XLSX"})).await;
+    assert_eq!((by_rows.rows, by_rows.bytes), (Some(7), None));
+    let other = split(json!({"maxBytesPerFile": MIB, "format": "PARQUET"})).await;
+    assert_eq!(other.rows, None);
+}
+
+#[tokio::test]
 async fn large_files_are_uploaded_in_parts_each_by_itself() {
     let world = world(&json!({"maxRowsPerFile": 2})).await;
     let wide = fixed::PART_BYTES;
