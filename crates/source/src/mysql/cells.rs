@@ -1,8 +1,8 @@
 //! From the server's text to the file's: most of it as it is.
 
-use std::io::Write;
+use std::{io::Write, ops::Range};
 
-use chrono::{NaiveDate, NaiveDateTime, Offset, TimeZone};
+use chrono::{Datelike, NaiveDate, NaiveDateTime, Offset, TimeZone, Timelike};
 use chrono_tz::Tz;
 use outport_domain::{column::ColumnType, selection::ColumnRef};
 use sqlx::{
@@ -110,28 +110,58 @@ fn print_instant(cell: &[u8], zone: Tz, text: &mut Vec<u8>) {
         return;
     };
     let offset = zone.offset_from_utc_datetime(&utc).fix();
-    let local = utc + offset;
     let seconds = offset.local_minus_utc();
-    let (sign, away) = if seconds < 0 { ('-', -seconds) } else { ('+', seconds) };
-    let (hours, minutes, rest) = (away / 3600, away / 60 % 60, away % 60);
-    write!(text, "{}", local.format("%Y-%m-%d %H:%M:%S")).expect("memory takes every text");
+    if seconds == 0 {
+        text.extend_from_slice(cell);
+        text.extend_from_slice(b"+00");
+        return;
+    }
+    let local = utc + offset;
+    let year = local.year().unsigned_abs();
+    text.extend_from_slice(&two(year / 100));
+    text.extend_from_slice(&two(year % 100));
+    for (mark, number) in [
+        (b'-', local.month()),
+        (b'-', local.day()),
+        (b' ', local.hour()),
+        (b':', local.minute()),
+        (b':', local.second()),
+    ] {
+        text.push(mark);
+        text.extend_from_slice(&two(number));
+    }
     text.extend_from_slice(fraction);
-    write!(text, "{sign}{hours:02}").expect("memory takes every text");
+    let away = seconds.unsigned_abs();
+    let (hours, minutes, rest) = (away / 3600, away / 60 % 60, away % 60);
+    text.push(if seconds < 0 { b'-' } else { b'+' });
+    text.extend_from_slice(&two(hours));
     if minutes != 0 || rest != 0 {
-        write!(text, ":{minutes:02}").expect("memory takes every text");
+        text.push(b':');
+        text.extend_from_slice(&two(minutes));
     }
     if rest != 0 {
-        write!(text, ":{rest:02}").expect("memory takes every text");
+        text.push(b':');
+        text.extend_from_slice(&two(rest));
     }
 }
 
-/// A moment to the second, and the fraction's text with its point.
+/// A number below a hundred as two digits.
+fn two(number: u32) -> [u8; 2] {
+    [b'0' + (number / 10 % 10) as u8, b'0' + (number % 10) as u8]
+}
+
+/// A moment to the second, and the fraction's text with its point. The server writes the moment
+/// in nineteen characters, with years of four digits.
 fn read_moment(cell: &[u8]) -> Option<(NaiveDateTime, &[u8])> {
     let (moment, fraction) = cell.split_at_checked(19)?;
-    let number = |from: usize, to: usize| str::from_utf8(&moment[from..to]).ok()?.parse().ok();
-    let date =
-        NaiveDate::from_ymd_opt(i32::try_from(number(0, 4)?).ok()?, number(5, 7)?, number(8, 10)?)?;
-    Some((date.and_hms_opt(number(11, 13)?, number(14, 16)?, number(17, 19)?)?, fraction))
+    let number = |digits: Range<usize>| {
+        moment[digits].iter().try_fold(0, |number, byte| {
+            byte.is_ascii_digit().then(|| number * 10 + u32::from(byte - b'0'))
+        })
+    };
+    let year = i32::try_from(number(0..4)?).ok()?;
+    let date = NaiveDate::from_ymd_opt(year, number(5..7)?, number(8..10)?)?;
+    Some((date.and_hms_opt(number(11..13)?, number(14..16)?, number(17..19)?)?, fraction))
 }
 
 #[cfg(test)]
