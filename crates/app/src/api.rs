@@ -8,7 +8,8 @@
 //! that breaks a rule is told all it breaks and leaves no row. One file knows status codes:
 //! [`problem`]. Paths and queries are not logged, because a link's token is a capability.
 //!
-//! **Absent on purpose.** Running exports: the API inserts a row and that is all it does.
+//! **Absent on purpose.** Running exports: the API inserts a row. What it reads of a source is
+//! what proves that an export would fail.
 
 mod deliveries;
 mod downloads;
@@ -18,6 +19,7 @@ mod export_view;
 mod exports;
 mod extract;
 mod files;
+mod foresight;
 pub mod health;
 mod links;
 pub mod metrics;
@@ -34,6 +36,7 @@ use axum::Router;
 use outport_contract::link::LinkKeys;
 use outport_domain::{limits::Limits, spec::Catalogue};
 use outport_objects::ObjectStore;
+use outport_pipeline::foresight::Foresight;
 use outport_source::Source;
 use outport_store::{Store, submit::Submitter};
 use url::Url;
@@ -56,8 +59,10 @@ pub struct ApiState {
     pub objects: Arc<dyn ObjectStore>,
     /// What may be exported.
     pub catalogue: Arc<Catalogue>,
-    /// The configured databases, for readiness alone.
+    /// The configured databases: whether they answer, and what is bound to fail.
     pub sources: BTreeMap<String, Arc<dyn Source>>,
+    /// Whether an export is bound to fail.
+    pub foresight: Foresight,
     /// Turns credentials into callers.
     pub authenticator: Authenticator,
     /// Verifies links.

@@ -10,7 +10,7 @@ use outport_contract::{
 };
 use outport_domain::{limits::Limits, spec::Catalogue};
 use outport_objects::ObjectStore;
-use outport_pipeline::Pipeline;
+use outport_pipeline::{Pipeline, foresight::Foresight};
 use outport_relay::{DuplicateHandler, Reconciler, Registry, Relay, handlers::Correspondence};
 use outport_source::Source;
 use outport_store::{Engine, Store, submit::Submitter};
@@ -255,6 +255,7 @@ impl Process {
             objects: Arc::clone(&self.objects),
             catalogue: Arc::clone(&self.catalogue),
             sources: (*self.sources).clone(),
+            foresight: Foresight::default(),
             link_keys: Arc::clone(&self.link_keys),
             public_url: self.config.public_url.clone(),
             limits: Arc::clone(&self.limits),

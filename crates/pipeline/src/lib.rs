@@ -16,6 +16,7 @@ pub mod compressed;
 pub mod csv;
 pub mod encoder;
 mod file_writer;
+pub mod foresight;
 pub mod json;
 mod lease;
 mod measure;

@@ -3,6 +3,7 @@
 //! an organization lock its turn row until the commit is on disk.
 
 mod batch;
+mod known;
 mod submitter;
 
 use outport_domain::{
@@ -12,6 +13,7 @@ use outport_domain::{
     locale::Locale,
 };
 
+pub use known::is_known;
 pub use submitter::Submitter;
 
 use crate::{StoreError, Tx};

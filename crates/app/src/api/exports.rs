@@ -29,6 +29,7 @@ use super::{
     export_request::ExportRequest,
     export_view::{ExportPageView, ExportView, poll_after},
     extract::{Authorized, JsonBody, Params, Segment, cursor, idempotency_key, locale},
+    foresight,
     problem::{Outcome, Problem, ProblemCode, ProblemView, seconds},
 };
 use crate::auth::reach;
@@ -109,6 +110,7 @@ pub async fn submit_job(
     let requested_at = Utc::now();
     let context = RequestContext { caller: &caller, locale, requested_at, resolved_filters: None };
     let spec = spec::parse(&body, &state.catalogue, context).map_err(Problem::invalid_request)?;
+    foresight::pass(state, &caller, &spec, key.as_ref()).await?;
     let job = NewJob {
         id: JobId::new(),
         schedule: None,

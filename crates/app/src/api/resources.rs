@@ -6,7 +6,7 @@ use axum::{Json, extract::State};
 use outport_domain::{
     caller::{Caller, Permission},
     filter::Operator,
-    job::{Format, ScopeType},
+    job::{Compression, Format, ScopeType},
     limits::{Limits, fixed},
     locale::Locale,
     resource::{Column, Resource},
@@ -29,6 +29,8 @@ pub struct ResourceView {
     /// In the default order.
     columns: Vec<ColumnView>,
     formats: Vec<&'static str>,
+    /// Of the formats `CSV`, `NDJSON` and `JSON`; the others have only `none`.
+    compressions: Vec<&'static str>,
     scope_types: Vec<&'static str>,
     /// The zone of requests that name none.
     time_zone: String,
@@ -117,6 +119,7 @@ fn view(resource: &Resource, caller: &Caller, limits: &Limits) -> ResourceView {
         name: resource.name.clone(),
         columns: resource.columns.iter().filter(visible).map(column).collect(),
         formats: Format::ALL.into_iter().map(Format::name).collect(),
+        compressions: Compression::ALL.into_iter().map(Compression::name).collect(),
         scope_types: scopes
             .into_iter()
             .filter(|(_, declared)| *declared)

@@ -199,6 +199,7 @@ async fn resources_show_what_the_caller_may_read(world: &World) {
         serde_json::json!(["EQ", "NE", "IN", "NOT_IN", "IS_NULL", "IS_NOT_NULL"])
     );
     assert_eq!(order["formats"], serde_json::json!(["CSV", "NDJSON", "JSON", "XLSX", "PARQUET"]));
+    assert_eq!(order["compressions"], serde_json::json!(["none", "gzip", "zstd"]));
     assert_eq!(order["scopeTypes"], serde_json::json!(["ORGANIZATION", "COMPANY", "COOPERATIVE"]));
     assert!(!order.to_string().contains("organization_id"), "no name of the source's own");
     let may = world.token_for(|caller| _ = caller.scopes.insert("orders:margin".into())).await;

@@ -43,6 +43,7 @@ use outport_objects::{
     DownloadHeaders, ObjectError, ObjectMeta, ObjectStore, ObjectStream, Upload,
     memory::MemoryStore,
 };
+use outport_pipeline::foresight::Foresight;
 use outport_source::{RowStream, Source, SourceError};
 use outport_store::{
     PageRequest, Store, StoreConfig,
@@ -105,6 +106,7 @@ pub struct Options {
     pub jwt: Option<JwtConfig>,
     pub presigned: bool,
     pub behind_proxy: bool,
+    pub source: Option<Arc<dyn Source>>,
 }
 
 /// A running API.
@@ -401,7 +403,8 @@ fn state(
         .into_iter()
         .map(|one| (one.name.clone(), Arc::new(one)))
         .collect::<BTreeMap<_, _>>();
-    let source: Arc<dyn Source> = Arc::new(SickSource(Arc::clone(sick)));
+    let sick_source = || Arc::new(SickSource(Arc::clone(sick))) as Arc<dyn Source>;
+    let source = options.source.clone().unwrap_or_else(sick_source);
     let word = Arc::clone(sick);
     let mail = Check::new("mail", move || {
         let word = *word.lock().expect("no poison");
@@ -423,6 +426,8 @@ fn state(
         },
         catalogue: Arc::new(Catalogue(catalogue)),
         sources: BTreeMap::from([("shop".to_owned(), source)]),
+        // Nothing here waits for time.
+        foresight: Foresight::within(Duration::from_mins(10), Duration::from_mins(10)),
         authenticator: Authenticator::new(store.clone(), jwt, limits.requests_per_minute),
         link_keys: Arc::clone(keys),
         public_url: Url::parse(&format!("http://{address}/")).expect("a URL"),

@@ -8,6 +8,7 @@ mod api_auth;
 mod api_deliveries;
 mod api_exports;
 mod api_files;
+mod api_foresight;
 mod api_links;
 mod api_operation;
 mod api_refusals;

@@ -4,6 +4,7 @@ mod batches;
 mod compression;
 mod csv_rules;
 mod file;
+mod foresight;
 mod json_rules;
 mod log;
 mod parquet_rules;
