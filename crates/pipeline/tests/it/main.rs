@@ -10,7 +10,6 @@ mod log;
 mod parquet_rules;
 mod progress;
 mod relative_dates;
-mod progress;
 mod runs;
 mod slow_sources;
 mod split;
