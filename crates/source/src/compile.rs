@@ -8,6 +8,9 @@ pub(crate) mod mysql;
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
 
+use std::borrow::Cow;
+
+use chrono::{DateTime, Timelike, Utc};
 use outport_domain::{
     failure::FailureCode,
     selection::{Bound, ColumnRef, Place, Predicate, Relation, Selection, Test, Value},
@@ -199,30 +202,63 @@ fn column_test<D: Dialect>(
     let name = qualified_by(D::QUOTE, &column.name);
     let sql = match test {
         Test::Null => return Ok(format!("{name} IS {}NULL", if negated { "NOT " } else { "" })),
-        Test::Equal(value) => dialect.compare(column, Comparison::Equal, value)?,
+        Test::Equal(value) => match in_microseconds(value) {
+            (_, true) => "FALSE".to_owned(),
+            (value, false) => dialect.compare(column, Comparison::Equal, &value)?,
+        },
         Test::Range { from, to } => {
             let mut ends = Vec::with_capacity(2);
             if let Some(Bound { value, inclusive }) = from {
-                let comparison = if *inclusive { Comparison::AtLeast } else { Comparison::Greater };
-                ends.push(dialect.compare(column, comparison, value)?);
+                let (value, and_more) = in_microseconds(value);
+                let own = *inclusive && !and_more;
+                let comparison = if own { Comparison::AtLeast } else { Comparison::Greater };
+                ends.push(dialect.compare(column, comparison, &value)?);
             }
             if let Some(Bound { value, inclusive }) = to {
-                let comparison = if *inclusive { Comparison::AtMost } else { Comparison::Less };
-                ends.push(dialect.compare(column, comparison, value)?);
+                let (value, and_more) = in_microseconds(value);
+                let own = *inclusive || and_more;
+                let comparison = if own { Comparison::AtMost } else { Comparison::Less };
+                ends.push(dialect.compare(column, comparison, &value)?);
             }
             if ends.is_empty() {
                 ends.push(format!("{name} IS NOT NULL"));
             }
             ends.join(" AND ")
         }
-        Test::In(values) if values.is_empty() => "FALSE".to_owned(),
-        Test::In(values) => dialect.among(column, values)?,
+        Test::In(values) => {
+            let values = values.iter().map(in_microseconds);
+            let values: Vec<Value> = values
+                .filter(|(_, and_more)| !and_more)
+                .map(|(value, _)| value.into_owned())
+                .collect();
+            if values.is_empty() { "FALSE".to_owned() } else { dialect.among(column, &values)? }
+        }
         Test::Like { place, text, ignore_case } => {
             dialect.like(column, *place, text, *ignore_case)?
         }
     };
     // A test of NULL is NULL, which a negated test must let pass: rule 28.
     Ok(if negated { format!("(({sql}) IS NOT TRUE)") } else { format!("({sql})") })
+}
+
+/// A moment in whole microseconds, and whether it is a little later: no engine knows finer ones,
+/// and each would round in its own way. All else is as it is.
+fn in_microseconds(value: &Value) -> (Cow<'_, Value>, bool) {
+    const NANOSECONDS: u32 = 1_000;
+    let of = |instant: DateTime<Utc>| DateTime::from_timestamp_micros(instant.timestamp_micros());
+    let (whole, rest) = match value {
+        Value::Timestamp(at) => (of(*at).map(Value::Timestamp), at.nanosecond() % NANOSECONDS),
+        Value::LocalTimestamp(local) => (
+            of(local.and_utc()).map(|at| Value::LocalTimestamp(at.naive_utc())),
+            local.nanosecond() % NANOSECONDS,
+        ),
+        Value::Time(time) => {
+            let rest = time.nanosecond() % NANOSECONDS;
+            (time.with_nanosecond(time.nanosecond() - rest).map(Value::Time), rest)
+        }
+        _ => (None, 0),
+    };
+    (whole.map_or(Cow::Borrowed(value), Cow::Owned), rest != 0)
 }
 
 fn not_comparable(column: &ColumnRef, real: &str) -> SourceError {

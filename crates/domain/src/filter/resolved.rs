@@ -61,7 +61,7 @@ impl Resolver<'_> {
                 });
             return list(conditions);
         }
-        self.bounds(raw, column).map_or_else(|| raw.get().to_owned(), |bounds| list(bounds))
+        self.bounds(raw, column).map_or_else(|| raw.get().to_owned(), list)
     }
 
     /// The two bounds of a relative condition.

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use chrono::{Datelike, NaiveDate, NaiveDateTime, NaiveTime, Timelike};
+use chrono::{Datelike, NaiveDate, NaiveDateTime};
 use outport_domain::selection::Value;
 
 use super::{Family, number};
@@ -61,7 +61,7 @@ fn placed(family: &Family, value: &Value) -> Option<Placed> {
         }
         (Value::LocalTimestamp(local), Family::Date | Family::DateTime) => Some(moment(*local)),
         (Value::Time(time), Family::Time) => {
-            Some(precise(time.format("%H:%M:%S%.6f").to_string(), *time, "CAST(? AS TIME(6))"))
+            Some(at(time.format("%H:%M:%S%.6f").to_string(), "CAST(? AS TIME(6))"))
         }
         _ => None,
     }
@@ -92,8 +92,7 @@ fn day(date: NaiveDate) -> Placed {
 
 fn moment(moment: NaiveDateTime) -> Placed {
     within_years(moment.date()).unwrap_or_else(|| {
-        let text = moment.format("%Y-%m-%d %H:%M:%S%.6f").to_string();
-        precise(text, moment.time(), "CAST(? AS DATETIME(6))")
+        at(moment.format("%Y-%m-%d %H:%M:%S%.6f").to_string(), "CAST(? AS DATETIME(6))")
     })
 }
 
@@ -103,15 +102,5 @@ fn within_years(date: NaiveDate) -> Option<Placed> {
         10_000.. => Some(Placed::Above),
         ..=0 => Some(Placed::Below),
         _ => None,
-    }
-}
-
-/// The server has microseconds, and would round the rest.
-fn precise(text: String, time: NaiveTime, cast: &'static str) -> Placed {
-    let constant = Constant { text, cast: cast.into() };
-    if time.nanosecond().is_multiple_of(1_000) {
-        Placed::At(constant)
-    } else {
-        Placed::Between { constant, above: true }
     }
 }
