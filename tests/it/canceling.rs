@@ -6,21 +6,21 @@ use outport_domain::crash::{CrashPlan, CrashPoint, Gate};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{PATIENCE, World, for_each, frozen::config, shop, until};
+use crate::harness::{PATIENCE, World, for_each, frozen::config, until};
 
 /// Milliseconds from the cancel, or from when the worker can hear of it, to the end. The rule is
 /// two seconds; the rest is for a machine that is busy with other tests.
-const WITHIN: i64 = 2_500;
+pub const WITHIN: i64 = 2_500;
 
 /// A whole worker in the test itself, whose tasks stand still at a crash point.
-struct InProcess {
-    gate: Gate,
+pub struct InProcess {
+    pub gate: Gate,
     stop: CancellationToken,
     running: JoinHandle<()>,
 }
 
 impl InProcess {
-    async fn start(world: &World, point: CrashPoint) -> Self {
+    pub async fn start(world: &World, point: CrashPoint) -> Self {
         let (plan, gate) = CrashPlan::pausing(point);
         let config = config(world, plan);
         let listener = TcpListener::bind(config.listen).await.expect("a port");
@@ -33,7 +33,7 @@ impl InProcess {
         Self { gate, stop, running }
     }
 
-    async fn stop(self) {
+    pub async fn stop(self) {
         self.gate.open();
         self.stop.cancel();
         let stopped = tokio::time::timeout(PATIENCE, self.running).await;
@@ -142,30 +142,6 @@ async fn a_cancel_at_every_point_ends_the_job_once() {
     // Nothing is swept in these worlds before the job has ended.
     let points = CrashPoint::ALL.into_iter().filter(|point| *point != CrashPoint::DuringSweep);
     for_each(points, canceled_at).await;
-}
-
-#[tokio::test]
-async fn a_cancel_ends_the_query_at_the_source() {
-    let world = World::postgres().await;
-    // A minute of rows: it does not end by itself.
-    shop::add_slow(world.state.postgres(), 6_000, 10).await;
-    let api = world.api().await;
-    let _worker = world.worker();
-    let job = api.export("slow").await;
-    api.rows_have_come(&job).await;
-    let reading = "SELECT count(*) FROM pg_stat_activity \
-                   WHERE datname = current_database() AND query ILIKE 'COPY %'";
-    assert_eq!(world.state.value(reading).await, "1", "the query runs");
-    let since = now();
-    assert_eq!(api.post(&format!("/v1/exports/{job}/cancel")).await.0, 202);
-    api.job_is(&job, "CANCELED").await;
-    until("the query is gone", PATIENCE, async || {
-        (world.state.value(reading).await == "0").then_some(())
-    })
-    .await;
-    let took = finished_at(&world).await - since;
-    assert!(took <= WITHIN, "{took} ms");
-    assert_eq!(api.post(&format!("/v1/exports/{job}/cancel")).await.0, 202, "asked again");
 }
 
 #[tokio::test]
