@@ -99,3 +99,31 @@ async fn views_and_partitioned_tables_are_read_and_locked() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_truncate_behind_a_view_or_of_a_partition_waits_for_the_stream() {
+    within(World::postgres().await, async |world| {
+        let World::Postgres { schema } = world else { unreachable!() };
+        world
+            .run(&format!(
+                "CREATE TABLE parted (id integer, pad text) PARTITION BY RANGE (id); \
+                 CREATE TABLE low PARTITION OF parted FOR VALUES FROM (0) TO (30000); \
+                 CREATE TABLE high PARTITION OF parted FOR VALUES FROM (30000) TO (1000000); \
+                 CREATE VIEW seen AS SELECT id, pad FROM parted; \
+                 INSERT INTO parted SELECT n, repeat('x', 300) FROM generate_series(1, {MANY}) AS n"
+            ))
+            .await;
+        for (relation, table) in [("parted", "low"), ("seen", "high"), ("seen", "parted")] {
+            let wanted = selection(world.table(relation), &[("id", Integer), ("pad", Text)]);
+            let stream = world.source().open(&wanted).await.expect("a stream");
+            let mut client = postgres_client().await;
+            run(&mut client, "SET lock_timeout = '50ms'").await;
+            let truncate = sqlx::AssertSqlSafe(format!("TRUNCATE {schema}.{table}"));
+            let refused = sqlx::raw_sql(truncate).execute(&mut client).await.expect_err("it waits");
+            let code = refused.as_database_error().and_then(|error| error.code());
+            assert_eq!(code.as_deref(), Some("55P03"), "{relation} {table}: {refused}");
+            assert_eq!(rest(stream).await.expect("all rows").len(), MANY, "{relation}");
+        }
+    })
+    .await;
+}
