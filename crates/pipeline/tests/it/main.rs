@@ -5,6 +5,7 @@ mod compression;
 mod csv_rules;
 mod file;
 mod foresight;
+mod invalid_text;
 mod json_rules;
 mod log;
 mod parquet_rules;
