@@ -247,6 +247,9 @@ async fn init_says_what_is_wrong_and_never_overwrites_unasked() {
     place.init("orders", &["--organization", "nobody"]).await.is(1, "has no column 'nobody'");
     place.init("orders", &["--organization", "owner"]).await.is(0, "orders.toml");
 
+    place.init("main.customers", &["--name", "customer"]).await.is(0, "customer.toml");
+    let parts = ["main", "customers"].map(str::to_owned).to_vec();
+    assert_eq!(place.declared("customer.toml").relation, Relation::Table(parts));
     place.init("customers", &["--name", "no such name!"]).await.is(2, "name: must be");
     place.init("customers", &["--name", "orders"]).await.is(1, "declared already");
     place.init("customers", &["--output", "-"]).await.is(0, "organization = \"tenant_id\"");
