@@ -83,16 +83,14 @@ fn read_all(folder: &Path, tables: &[Asked]) -> Vec<Seen> {
         .stdout(Stdio::piped())
         .spawn()
         .expect("Python starts");
-    let lines: String = tables
-        .iter()
-        .enumerate()
-        .map(|(number, table)| {
-            let path = folder.join(number.to_string());
-            format!("{}\n", json!([table.format, path, table.compression, table.delimiter]))
-        })
-        .collect();
+    let mut lines = Vec::new();
+    for (number, table) in tables.iter().enumerate() {
+        let path = folder.join(number.to_string());
+        let asked = json!([table.format, path, table.compression, table.delimiter]);
+        writeln!(lines, "{asked}").expect("memory takes all");
+    }
     let mut stdin = child.stdin.take().expect("a pipe");
-    let writing = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
+    let writing = std::thread::spawn(move || stdin.write_all(&lines));
     let output = child.wait_with_output().expect("Python ends");
     writing.join().expect("no panic").expect("all lines are taken");
     assert!(output.status.success(), "Python failed");

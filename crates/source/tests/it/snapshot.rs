@@ -120,7 +120,7 @@ async fn a_truncate_behind_a_view_or_of_a_partition_waits_for_the_stream() {
             run(&mut client, "SET lock_timeout = '50ms'").await;
             let truncate = sqlx::AssertSqlSafe(format!("TRUNCATE {schema}.{table}"));
             let refused = sqlx::raw_sql(truncate).execute(&mut client).await.expect_err("it waits");
-            let code = refused.as_database_error().and_then(|error| error.code());
+            let code = refused.as_database_error().and_then(sqlx::error::DatabaseError::code);
             assert_eq!(code.as_deref(), Some("55P03"), "{relation} {table}: {refused}");
             assert_eq!(rest(stream).await.expect("all rows").len(), MANY, "{relation}");
         }
