@@ -1,5 +1,7 @@
 //! The contract crate against the known answers of the contracts.
 
+#[path = "it/fuzz.rs"]
+mod fuzz;
 #[path = "it/golden.rs"]
 mod golden;
 #[path = "it/job_events.rs"]

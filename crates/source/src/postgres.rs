@@ -23,6 +23,8 @@ mod encoding;
 mod estimate;
 mod failure;
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod plans;
 mod print;
 mod ranges;

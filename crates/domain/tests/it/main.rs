@@ -1,0 +1,3 @@
+//! The rules of an export from outside.
+
+mod fuzz;
