@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    fmt::Write as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -35,7 +36,7 @@ struct Column {
     key: String,
     sql: String,
     #[serde(rename = "type")]
-    column_type: String,
+    declared: String,
     precision: Option<u8>,
     scale: Option<u8>,
     #[serde(default)]
@@ -57,38 +58,40 @@ impl Corpus {
 
     /// Makes and fills the table; the values of a column stand in its first rows.
     fn statements(&self, table: &str, organization: &str) -> String {
-        let column = |column: &Column| format!(", \"{}\" {}", column.key, column.sql);
-        let columns: String = self.columns.iter().map(column).collect();
-        let create = format!("CREATE TABLE {table} (id integer, o {organization}{columns}); ");
+        let mut sql = self.setup.clone();
+        let mut say = |text: std::fmt::Arguments<'_>| sql.write_fmt(text).expect("a text grows");
+        say(format_args!("CREATE TABLE {table} (id integer, o {organization}"));
+        for column in &self.columns {
+            say(format_args!(", \"{}\" {}", column.key, column.sql));
+        }
+        say(format_args!(");"));
         let rows = self.columns.iter().map(|column| column.values.len()).max().unwrap_or_default();
-        let row = |row: usize| {
-            let given: Vec<_> = self.columns.iter().filter(|c| row < c.values.len()).collect();
-            let keys: String = given.iter().map(|c| format!(", \"{}\"", c.key)).collect();
-            let values: String = given.iter().map(|c| format!(", {}", c.values[row])).collect();
-            let id = row + 1;
-            format!("INSERT INTO {table} (id, o{keys}) VALUES ({id}, '{ORGANIZATION}'{values}); ")
-        };
-        [self.setup.clone(), create].into_iter().chain((0..rows).map(row)).collect()
+        for row in 0..rows {
+            let given = || self.columns.iter().filter(|column| row < column.values.len());
+            say(format_args!("INSERT INTO {table} (id, o"));
+            given().for_each(|column| say(format_args!(", \"{}\"", column.key)));
+            say(format_args!(") VALUES ({}, '{ORGANIZATION}'", row + 1));
+            given().for_each(|column| say(format_args!(", {}", column.values[row])));
+            say(format_args!(");"));
+        }
+        sql
     }
 
     fn resource(&self, name: &str, table: &str, organization: &str, guard: &str) -> String {
-        let column = |column: &Column| {
-            let mut text = format!(
-                "[[columns]]\nkey = \"{}\"\ntype = \"{}\"\n",
-                column.key, column.column_type
-            );
-            if let (Some(precision), Some(scale)) = (column.precision, column.scale) {
-                text.push_str(&format!("precision = {precision}\nscale = {scale}\n"));
-            }
-            text
-        };
-        let columns: String = self.columns.iter().map(column).collect();
-        format!(
+        let mut text = format!(
             "name = \"{name}\"\nconnection = \"hard\"\nfrom = \"{table}\"\nsort = [\"id\"]\n\
              timeZone = \"{ZONE}\"\nformulaGuard = \"{guard}\"\n\
              [scope]\norganization = {{ column = \"o\", type = \"{organization}\" }}\n\
-             [[columns]]\nkey = \"id\"\ntype = \"integer\"\n{columns}"
-        )
+             [[columns]]\nkey = \"id\"\ntype = \"integer\"\n"
+        );
+        let mut say = |line: std::fmt::Arguments<'_>| text.write_fmt(line).expect("a text grows");
+        for Column { key, declared, precision, scale, .. } in &self.columns {
+            say(format_args!("[[columns]]\nkey = \"{key}\"\ntype = \"{declared}\"\n"));
+            if let (Some(precision), Some(scale)) = (precision, scale) {
+                say(format_args!("precision = {precision}\nscale = {scale}\n"));
+            }
+        }
+        text
     }
 
     /// The columns that a format can hold, of all or of those that travel as bytes.

@@ -54,7 +54,7 @@ async fn execute(url: &str, sql: &str) {
         panic!("no MariaDB at OUTPORT_TEST_MARIADB ({error}); `tests/run` says how to get one")
     });
     let ran = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await;
-    ran.unwrap_or_else(|error| panic!("{:.2000}: {error}", sql));
+    ran.unwrap_or_else(|error| panic!("{sql:.2000}: {error}"));
     connection.close().await.expect("it closes");
 }
 
