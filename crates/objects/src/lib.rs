@@ -7,8 +7,8 @@
 //! **Invariants.** An object appears whole or not at all. Deleting and aborting are idempotent:
 //! what is not there is gone already. The port never looks at the bytes.
 //!
-//! **Absent on purpose.** Listing: what must be cleaned up is known by its recorded key and
-//! upload id. Retrying: the caller knows the time limits (the S3 client's own retries apart).
+//! **Absent on purpose.** Listing: what must be cleaned up is known by its recorded key, and its
+//! upload id where there was time to record one. Retrying: the caller knows the time limits (the S3 client's own retries apart).
 
 pub mod disposition;
 pub mod local;
@@ -96,6 +96,12 @@ pub trait ObjectStore: Send + Sync + 'static {
 
     /// Aborts an upload by its recorded id and frees its parts. Idempotent.
     async fn abort(&self, key: &ObjectKey, upload_id: &str) -> Result<(), ObjectError>;
+
+    /// Ends all that was begun at exactly this key and never finished, whoever began it: uploads,
+    /// and what a small object left on its way. For a writer that died before its upload id was
+    /// recorded. Idempotent. As far as the store can tell what it holds: one that refuses to say
+    /// keeps it, which is no error.
+    async fn abandon(&self, key: &ObjectKey) -> Result<(), ObjectError>;
 
     /// What the store knows of an object; `None` when there is none.
     async fn head(&self, key: &ObjectKey) -> Result<Option<ObjectMeta>, ObjectError>;

@@ -1,7 +1,7 @@
 //! A folder of this machine as a store, for one process on one disk.
 //!
-//! Objects are files at `<root>/<key>`. What is not finished lives in `<root>/.uploads/<id>/`,
-//! where no key can point, because no segment of a key starts with a dot. An object appears by
+//! Objects are files at `<root>/<key>`. What is not finished lives in a folder of its key below
+//! `<root>/.uploads/`, where no key can point, because no segment of a key starts with a dot. An object appears by
 //! a rename, after its bytes have reached the disk.
 //!
 //! One thing is narrower than in S3: of the keys `a` and `a/b` only one can exist.
@@ -32,9 +32,11 @@ use upload::LocalUpload;
 const READ_BYTES: usize = 256 * 1024;
 /// The folder of what is not finished.
 const UPLOADS: &str = ".uploads";
-/// How old the scratch folder of a small object must be to be a dead process's.
+/// Names the folder of a key: a key may be longer than a folder's name.
+const OF_KEYS: Uuid = Uuid::from_u128(0x0b0c_5f0e_6c1f_4d0e_9a53_52d5_8a7f_31c4);
+/// How old the scratch folder of a check must be to be a dead process's.
 const SCRATCH_AGE: Duration = Duration::from_hours(1);
-const SCRATCH_PREFIX: &str = "put-";
+const SCRATCH_PREFIX: &str = "check-";
 
 /// Objects in a folder. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -43,8 +45,8 @@ pub struct LocalFolder {
 }
 
 impl LocalFolder {
-    /// Opens the folder and makes it where it is missing. Scratch of small objects that a crash
-    /// left behind is removed; uploads are not, they are aborted by their recorded ids.
+    /// Opens the folder and makes it where it is missing. Scratch of checks that a crash left
+    /// behind is removed; what was begun at a key is not, it goes when the key is abandoned.
     pub async fn open(root: PathBuf) -> Result<Self, ObjectError> {
         let folder = Self { root };
         let uploads = folder.uploads();
@@ -64,11 +66,16 @@ impl LocalFolder {
         self.root.join(key.as_str())
     }
 
+    /// The folder of all that was begun at a key and is not finished.
+    fn begun(&self, key: &ObjectKey) -> PathBuf {
+        self.uploads().join(Uuid::new_v5(&OF_KEYS, key.as_str().as_bytes()).to_string())
+    }
+
     /// The folder of an upload. Ids are UUIDs as we print them and nothing else, so none of them
     /// leads anywhere else.
-    fn upload_folder(&self, upload_id: &str) -> Result<PathBuf, ObjectError> {
+    fn upload_folder(&self, key: &ObjectKey, upload_id: &str) -> Result<PathBuf, ObjectError> {
         match Uuid::parse_str(upload_id) {
-            Ok(id) if id.to_string() == upload_id => Ok(self.uploads().join(upload_id)),
+            Ok(id) if id.to_string() == upload_id => Ok(self.begun(key).join(upload_id)),
             _ => Err(refused("InvalidUploadId", "upload ids of this store are UUIDs")),
         }
     }
@@ -82,14 +89,14 @@ impl ObjectStore for LocalFolder {
         _content_type: &str,
         bytes: Bytes,
     ) -> Result<ObjectMeta, ObjectError> {
-        let scratch = self.uploads().join(format!("{SCRATCH_PREFIX}{}", Uuid::now_v7()));
+        let scratch = self.begun(key).join(Uuid::now_v7().to_string());
         let place = Place { root: self.root.clone(), path: self.path(key) };
         blocking(move || {
-            fs::create_dir(&scratch)?;
+            fs::create_dir_all(&scratch)?;
             let size = bytes.len() as u64;
             let written = write_synced(&scratch.join("data"), &bytes)
                 .and_then(|()| place.fill_from(&scratch.join("data")));
-            let removed = fs::remove_dir_all(&scratch);
+            let removed = remove_begun(&scratch);
             written.and(removed).map(|()| ObjectMeta { size, etag: None })
         })
         .await
@@ -101,13 +108,18 @@ impl ObjectStore for LocalFolder {
         _content_type: &str,
     ) -> Result<Box<dyn Upload>, ObjectError> {
         let id = Uuid::now_v7().to_string();
-        let folder = self.upload_folder(&id)?;
+        let folder = self.upload_folder(key, &id)?;
         let place = Place { root: self.root.clone(), path: self.path(key) };
         Ok(Box::new(LocalUpload::create(id, folder, place).await?))
     }
 
-    async fn abort(&self, _key: &ObjectKey, upload_id: &str) -> Result<(), ObjectError> {
-        let folder = self.upload_folder(upload_id)?;
+    async fn abort(&self, key: &ObjectKey, upload_id: &str) -> Result<(), ObjectError> {
+        let folder = self.upload_folder(key, upload_id)?;
+        blocking(move || remove_begun(&folder)).await
+    }
+
+    async fn abandon(&self, key: &ObjectKey) -> Result<(), ObjectError> {
+        let folder = self.begun(key);
         blocking(move || remove_folder(&folder)).await
     }
 
@@ -247,6 +259,16 @@ fn remove_folder(folder: &Path) -> io::Result<()> {
         }
         removed => ignore_missing(removed),
     }
+}
+
+/// Removes what was begun, and the folder of its key with the last of it.
+fn remove_begun(folder: &Path) -> io::Result<()> {
+    remove_folder(folder)?;
+    if let Some(of_key) = folder.parent() {
+        // Another upload to the key may be in it, which is no failure.
+        fs::remove_dir(of_key).ok();
+    }
+    Ok(())
 }
 
 /// Tidies up to the root. Stops at the first folder that is in use, which is no failure.

@@ -190,6 +190,14 @@ impl ObjectStore for MemoryStore {
         .await
     }
 
+    async fn abandon(&self, key: &ObjectKey) -> Result<(), ObjectError> {
+        self.step(Step::Abort, |state| {
+            state.uploads.retain(|_, upload| upload.key != key.as_str());
+            Ok(())
+        })
+        .await
+    }
+
     async fn head(&self, key: &ObjectKey) -> Result<Option<ObjectMeta>, ObjectError> {
         self.measured(Step::Head, |state| {
             Ok(state.objects.get(key.as_str()).map(|bytes| bytes.len() as u64))

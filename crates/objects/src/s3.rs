@@ -22,7 +22,7 @@ use url::Url;
 
 pub use self::config::{ChecksumMode, S3Config, S3Credentials, SecretAccessKey};
 use self::{
-    failure::{of_body, of_sdk},
+    failure::{is_passing, of_body, of_sdk},
     upload::S3Upload,
 };
 use crate::{
@@ -73,6 +73,26 @@ impl S3Store {
         self.head_name(name).await?.ok_or(ObjectError::NotFound)
     }
 
+    /// The ids of the uploads to exactly this name.
+    async fn open_uploads(&self, name: &str) -> Result<Vec<String>, ObjectError> {
+        let mut ids = Vec::new();
+        let (mut key_marker, mut id_marker): (Option<String>, Option<String>) = (None, None);
+        loop {
+            let request = self.client.list_multipart_uploads().bucket(&self.bucket).prefix(name);
+            let request = request.set_key_marker(key_marker).set_upload_id_marker(id_marker);
+            let page = request.send().await.map_err(of_sdk)?;
+            let uploads = page.uploads.unwrap_or_default().into_iter();
+            // The prefix is also one of longer names.
+            let of_name = uploads.filter(|upload| upload.key.as_deref() == Some(name));
+            ids.extend(of_name.filter_map(|upload| upload.upload_id));
+            // Without a marker the next page would be this one again.
+            if page.is_truncated != Some(true) || page.next_key_marker.is_none() {
+                return Ok(ids);
+            }
+            (key_marker, id_marker) = (page.next_key_marker, page.next_upload_id_marker);
+        }
+    }
+
     async fn abort_upload(&self, name: &str, upload_id: &str) -> Result<(), ObjectError> {
         let request = self
             .client
@@ -119,6 +139,23 @@ impl ObjectStore for S3Store {
 
     async fn abort(&self, key: &ObjectKey, upload_id: &str) -> Result<(), ObjectError> {
         self.abort_upload(&self.name(key), upload_id).await
+    }
+
+    async fn abandon(&self, key: &ObjectKey) -> Result<(), ObjectError> {
+        let name = self.name(key);
+        match self.open_uploads(&name).await {
+            Ok(ids) => {
+                for id in ids {
+                    self.abort_upload(&name, &id).await?;
+                }
+                Ok(())
+            }
+            // Not every store has such lists, and not every user may read them. The bucket's own
+            // lifecycle rule is the net under this one.
+            Err(ObjectError::Refused { code, .. }) if !is_passing(&code) => Ok(()),
+            Err(ObjectError::NotFound) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     async fn head(&self, key: &ObjectKey) -> Result<Option<ObjectMeta>, ObjectError> {

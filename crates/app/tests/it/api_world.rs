@@ -486,6 +486,10 @@ impl ObjectStore for Presigning {
         self.0.abort(key, upload_id).await
     }
 
+    async fn abandon(&self, key: &ObjectKey) -> Result<(), ObjectError> {
+        self.0.abandon(key).await
+    }
+
     async fn head(&self, key: &ObjectKey) -> Result<Option<ObjectMeta>, ObjectError> {
         self.0.head(key).await
     }

@@ -15,13 +15,13 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{Place, blocking, ignore_missing, remove_folder};
+use super::{Place, blocking, ignore_missing, remove_begun};
 use crate::{
     ObjectError, ObjectMeta, Upload,
     parts::{invalid_part, total_bytes},
 };
 
-/// An upload in the making; its folder is `<root>/.uploads/<id>/`.
+/// An upload in the making; its folder is `<root>/.uploads/<of its key>/<id>/`.
 pub(super) struct LocalUpload {
     id: String,
     folder: PathBuf,
@@ -69,7 +69,7 @@ impl LocalUpload {
     ) -> Result<Self, ObjectError> {
         let made = folder.clone();
         let file = blocking(move || {
-            fs::create_dir(&made)?;
+            fs::create_dir_all(&made)?;
             fs::File::create_new(made.join("data"))
         })
         .await?;
@@ -140,7 +140,7 @@ impl Upload for LocalUpload {
             file.set_len(total)?;
             file.sync_all()?;
             place.fill_from(&folder.join("data"))?;
-            remove_folder(&folder)
+            remove_begun(&folder)
         })
         .await?;
         Ok(ObjectMeta { size: total, etag: None })
@@ -148,7 +148,7 @@ impl Upload for LocalUpload {
 
     async fn abort(self: Box<Self>) -> Result<(), ObjectError> {
         let folder = self.folder;
-        blocking(move || remove_folder(&folder)).await
+        blocking(move || remove_begun(&folder)).await
     }
 }
 

@@ -40,6 +40,13 @@ pub(super) fn of_body(error: ByteStreamError) -> ObjectError {
     ObjectError::Unreachable(error.into())
 }
 
+/// Whether a refusal is of the moment: the store is busy or broke down, and would answer later.
+pub(super) fn is_passing(code: &str) -> bool {
+    const CODES: [&str; 5] =
+        ["InternalError", "OperationAborted", "RequestTimeout", "ServiceUnavailable", "SlowDown"];
+    CODES.contains(&code) || (code.starts_with("HTTP5") && code != "HTTP501")
+}
+
 fn of_answer(code: String, status: u16, cause: Cause) -> ObjectError {
     match (code.as_str(), status) {
         // `NotFound` is what the client calls a 404 without a body, the answer to HEAD.

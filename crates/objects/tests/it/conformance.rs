@@ -35,6 +35,7 @@ macro_rules! conformance_suite {
             an_aborted_upload_can_do_no_more,
             an_upload_is_aborted_by_its_id_alone,
             two_uploads_to_one_key_do_not_mix,
+            abandoning_a_key_leaves_its_object_and_other_keys_alone,
         );
     };
     ($open:path: $($case:ident),* $(,)?) => {$(
@@ -292,6 +293,19 @@ pub async fn two_uploads_to_one_key_do_not_mix(store: &impl ObjectStore) {
     one.finish().await.expect("it is finished");
     two.finish().await.expect("it is finished");
     expect_object(store, &key, &bytes(2, PART)).await;
+}
+
+pub async fn abandoning_a_key_leaves_its_object_and_other_keys_alone(store: &impl ObjectStore) {
+    let (key, longer) = (key("exports/a.csv"), key("exports/a.csv.gz"));
+    store.put(&key, CSV, bytes(1, 10)).await.expect("it is stored");
+    let other = begin(store, &longer).await;
+    other.part(1, bytes(2, 10)).await.expect("a part");
+    for _ in 0..2 {
+        store.abandon(&key).await.expect("it is abandoned");
+    }
+    expect_object(store, &key, &bytes(1, 10)).await;
+    other.finish().await.expect("it is finished");
+    expect_object(store, &longer, &bytes(2, 10)).await;
 }
 
 fn part_of(content: &Bytes, number: u32) -> Bytes {

@@ -98,16 +98,57 @@ async fn an_upload_outlives_the_process_until_it_is_aborted() {
 
     let root = folder.path().join("objects");
     let store = LocalFolder::open(root.clone()).await.expect("it opens again");
-    assert!(root.join(".uploads").join(&id).exists());
+    assert!(listing(&root).contains(&id));
     store.abort(&key, &id).await.expect("it is aborted");
     assert_eq!(listing(&root), [".uploads"]);
+}
+
+/// Where the store keeps what was begun at the one key that something was begun at.
+fn begun(root: &Path) -> std::path::PathBuf {
+    let mut folders = fs::read_dir(root.join(".uploads")).expect("a folder");
+    folders.next().expect("something was begun").expect("an entry").path()
+}
+
+#[tokio::test]
+async fn what_a_killed_process_left_of_a_small_object_goes_with_its_key_alone() {
+    let (store, folder) = open().await;
+    let (root, left) = (folder.path().join("objects"), key("exports/1/a.csv"));
+    // A put that was killed leaves what an upload leaves: a file in a folder of its key.
+    drop(store.begin(&left, CSV).await.expect("an upload"));
+    fs::write(begun(&root).join("rows"), "1,2,3").expect("a file");
+    store.abandon(&key("exports/1/a.csv.gz")).await.expect("it is abandoned");
+    assert_eq!(listing(&root).len(), 5, "of another key: {:?}", listing(&root));
+    store.abandon(&left).await.expect("it is abandoned");
+    assert_eq!(listing(&root), [".uploads"]);
+}
+
+#[tokio::test]
+async fn a_put_that_fails_half_way_leaves_its_bytes_only_where_its_key_leads() {
+    let (store, folder) = open().await;
+    let root = folder.path().join("objects");
+    // No rename replaces a folder.
+    fs::create_dir_all(root.join("a.csv/b")).expect("a folder");
+    assert!(store.put(&key("a.csv"), CSV, bytes(1, 10)).await.is_err());
+    assert_eq!(listing(&root), [".uploads", "a.csv", "b"]);
+}
+
+#[tokio::test]
+async fn a_late_put_to_an_abandoned_key_fails_and_makes_no_object() {
+    let (store, folder) = open().await;
+    let key = key("a.csv");
+    let upload = store.begin(&key, CSV).await.expect("an upload");
+    upload.part(1, bytes(1, 10)).await.expect("a part");
+    store.abandon(&key).await.expect("it is abandoned");
+    assert!(upload.finish().await.is_err());
+    expect_nothing(&store, &key).await;
+    assert_eq!(listing(&folder.path().join("objects")), [".uploads"]);
 }
 
 #[tokio::test]
 async fn scratch_of_a_dead_process_goes_at_the_next_start_and_that_of_a_live_one_stays() {
     let (_store, folder) = open().await;
     let root = folder.path().join("objects");
-    let (dead, live) = (root.join(".uploads/put-dead"), root.join(".uploads/put-live"));
+    let (dead, live) = (root.join(".uploads/check-dead"), root.join(".uploads/check-live"));
     for scratch in [&dead, &live] {
         fs::create_dir(scratch).expect("a folder");
         fs::write(scratch.join("data"), "x").expect("a file");

@@ -44,6 +44,16 @@ async fn aborting_twice_is_fine() {
 }
 
 #[tokio::test]
+async fn an_upload_whose_id_was_lost_is_abandoned_by_its_key() {
+    let store = MemoryStore::new();
+    store.fail(Step::Begin, Fault::AnswerLost);
+    assert!(store.begin(&key("a.csv"), CSV).await.is_err());
+    let other = store.begin(&key("a.csv.gz"), CSV).await.expect("an upload");
+    store.abandon(&key("a.csv")).await.expect("it is abandoned");
+    assert_eq!(store.open_uploads(), [("a.csv.gz".to_owned(), other.id().to_owned())]);
+}
+
+#[tokio::test]
 async fn a_standing_fault_stands_until_recovery() {
     let store = MemoryStore::new();
     store.always_fail(Step::Put, Fault::Full);

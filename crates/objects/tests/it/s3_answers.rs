@@ -127,6 +127,50 @@ async fn an_abort_that_is_forbidden_is_not_taken_for_done() {
     );
 }
 
+fn upload_listed(key: &str, id: &str) -> String {
+    format!("<Upload><Key>{key}</Key><UploadId>{id}</UploadId></Upload>")
+}
+
+#[tokio::test]
+async fn abandoning_a_key_aborts_every_upload_to_exactly_this_key() {
+    let first = format!(
+        "<ListMultipartUploadsResult><IsTruncated>true</IsTruncated>\
+         <NextKeyMarker>a.csv</NextKeyMarker><NextUploadIdMarker>u1</NextUploadIdMarker>{}\
+         </ListMultipartUploadsResult>",
+        upload_listed("a.csv", "u1")
+    );
+    let second = format!(
+        "<ListMultipartUploadsResult>{}{}</ListMultipartUploadsResult>",
+        upload_listed("a.csv", "u2"),
+        upload_listed("a.csv.gz", "u3")
+    );
+    let gone = || answer("204 No Content", "", "");
+    let mut scripted = Scripted::start(vec![ok("", &first), ok("", &second), gone(), gone()]).await;
+    scripted.store.abandon(&key("a.csv")).await.expect("it is abandoned");
+    let requests = scripted.requests();
+    let [one, two, rest @ ..] = requests.as_slice() else { panic!("{requests:?}") };
+    assert!(one.starts_with("GET /exports") && one.contains("prefix=a.csv"), "{one}");
+    assert!(two.contains("key-marker=a.csv") && two.contains("upload-id-marker=u1"), "{two}");
+    let aborts = |id: &str| format!("uploadId={id}");
+    assert_eq!(rest.len(), 2, "{rest:?}");
+    assert!(rest[0].starts_with("DELETE /exports/a.csv?") && rest[0].contains(&aborts("u1")));
+    assert!(rest[1].starts_with("DELETE /exports/a.csv?") && rest[1].contains(&aborts("u2")));
+}
+
+#[tokio::test]
+async fn a_store_that_lists_no_uploads_is_left_alone_and_a_busy_one_is_an_error() {
+    for (status, code) in
+        [("403 Forbidden", "AccessDenied"), ("501 Not Implemented", "NotImplemented")]
+    {
+        let scripted = Scripted::start(vec![error(status, code)]).await;
+        scripted.store.abandon(&key("a.csv")).await.expect("there is nothing to do");
+    }
+    let busy = error("503 Slow Down", "SlowDown");
+    let scripted = Scripted::start_with(vec![busy], Duration::from_mins(1), 1).await;
+    let abandoned = scripted.store.abandon(&key("a.csv")).await;
+    assert!(matches!(&abandoned, Err(ObjectError::Refused { code, .. }) if code == "SlowDown"));
+}
+
 #[tokio::test]
 async fn finishing_survives_a_lost_answer_when_the_object_is_there() {
     let part = "etag: \"p\"\r\n";
