@@ -57,6 +57,9 @@ def read_csv(file):
         for at, cell in enumerate(other):
             assert cell is None or cell == row[at], f"two readers see the same: {cell!r} {row[at]!r}"
             row[at] = cell
+    if file["loadInto"] and file["compression"] == "none":
+        by_postgres = truth.loaded(file["loadInto"], file["path"], header, dialect["delimiter"], dialect["nullText"])
+        assert by_postgres == rows, "PostgreSQL loads the same"
     return header, rows
 
 
@@ -120,10 +123,10 @@ def read_parquet(file):
 READ = {"CSV": read_csv, "NDJSON": read_ndjson, "JSON": read_json, "XLSX": read_xlsx, "PARQUET": read_parquet}
 
 
-def check(file, columns, cells, zone):
+def check(file, columns, cells):
     """Differences that no rule allows, the rules used, and how many cells were compared."""
     used, wrong, compared = collections.Counter(), [], 0
-    header, rows = READ[file["format"]]({**file, "zone": zone})
+    header, rows = READ[file["format"]](file)
     if list(header) != ["id", *file["columns"]]:
         return [f"the header is {header}"], used, 0
     if len(rows) != len(cells):
@@ -139,8 +142,8 @@ def check(file, columns, cells, zone):
             else:
                 # Twice in one cell is once in the job's count.
                 once = set()
-                text = rules.carried(cell, column, zone, once.add)
-                holds = rules.HOLDS[file["format"]](read, text, column, {**file, "zone": zone}, once.add)
+                text = rules.carried(cell, column, file["zone"], once.add)
+                holds = rules.HOLDS[file["format"]](read, text, column, file, once.add)
                 used.update(once)
             if not holds:
                 wrong.append(f"{key} ({column['sql']}), row {number}: {cell!r:.200} became {read!r:.200}")
@@ -159,7 +162,9 @@ def main():
     told, wrong, seen = [], [], set()
     for file in plan["files"]:
         name = f"{file['format']} {file['compression']} {json.dumps(file['csv'])} {len(file['columns'])} columns"
-        faults, used, compared = check(file, columns, cells, plan["zone"])
+        file["zone"] = plan["zone"]
+        file["loadInto"] = plan["url"] if plan["engine"] == "postgres" else None
+        faults, used, compared = check(file, columns, cells)
         wrong += [f"{name}: {fault}" for fault in faults]
         seen |= set(used)
         told.append({"file": name, "cells": compared, "differences": dict(sorted(used.items()))})

@@ -46,6 +46,20 @@ def of_postgres(url, zone, columns):
     return [[of_copied(cell) for cell in line.split(b"\t")] for line in printed.split(b"\n")[:-1]]
 
 
+def loaded(url, path, columns, delimiter, null):
+    """What PostgreSQL makes of an uncompressed CSV file: rows of texts and None."""
+    names = ", ".join(f'"{column}" text' for column in columns)
+    statements = f"""
+        CREATE TEMP TABLE loaded ({names});
+        \\copy loaded FROM '{path}' (FORMAT csv, HEADER, DELIMITER '{delimiter}', NULL '{null}', ENCODING 'UTF8')
+        COPY loaded TO STDOUT;
+    """
+    environment = {"PGCLIENTENCODING": "UTF8"}
+    printed = said(["psql", "-X", "-q", "-w", "-v", "ON_ERROR_STOP=1", "-d", url.split("?")[0]], statements, environment)
+    rows = [[of_copied(cell) for cell in line.split(b"\t")] for line in printed.split(b"\n")[:-1]]
+    return [[cell and cell[1].decode() for cell in row] for row in rows]
+
+
 def of_copied(cell):
     if cell == rb"\N":
         return None
