@@ -19,8 +19,9 @@ const AT_ONCE: u32 = 100;
 /// Until what could not be removed is tried again.
 const SWEEP_AGAIN: Duration = Duration::from_secs(30);
 
-/// Requests to the object store in flight while a run's objects are removed.
-const REMOVED_AT_ONCE: usize = 8;
+/// Objects that are removed at once: a split export may have thousands, and a cancel must not
+/// wait long for them.
+const REMOVED_AT_ONCE: usize = 32;
 
 /// What one sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,15 +63,17 @@ impl Pipeline {
         Ok(swept)
     }
 
-    /// Removes objects and their uploads; what is not there is gone already. The first of them
-    /// goes first.
+    /// Removes objects and their uploads; what is not there is gone already.
     pub(crate) async fn remove(&self, written: Vec<Written>) -> Result<(), ObjectError> {
         let one = |Written { key, upload_id }| async move {
-            if let Some(upload_id) = &upload_id {
-                self.objects.abort(&key, upload_id).await?;
+            match &upload_id {
+                Some(upload_id) => self.objects.abort(&key, upload_id).await?,
+                // It may have died between beginning an upload and recording its id, or in the
+                // middle of a small object.
+                None => self.objects.abandon(&key).await?,
             }
             self.objects.delete(&key).await
         };
-        stream::iter(written).map(one).buffered(REMOVED_AT_ONCE).try_collect().await
+        stream::iter(written).map(one).buffer_unordered(REMOVED_AT_ONCE).try_collect().await
     }
 }

@@ -65,7 +65,6 @@ pub async fn leftovers(store: &Store, most: u32) -> Result<Vec<Leftover>, StoreE
 
 /// All objects that a leftover consists of: its own, and the files of a split export.
 pub async fn objects(store: &Store, leftover: &Leftover) -> Result<Vec<Written>, StoreError> {
-    // First of all what says that the files are there.
     let mut all =
         vec![Written { key: leftover.key.clone(), upload_id: leftover.upload_id.clone() }];
     for row in parts::rows(store, leftover.job, leftover.run).await? {

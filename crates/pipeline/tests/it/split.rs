@@ -221,9 +221,9 @@ async fn files_that_are_compressed_stay_below_their_bytes() {
         [("CSV", "gzip"), ("JSON", "zstd"), ("XLSX", "none"), ("PARQUET", "none")]
     {
         let cases = [
-            (HARD, 3_000, 3 * MIB),
+            (HARD, 3_000, 3 * MIB / 2),
             ("&<>", 8, MIB / 3),
-            ("\u{4e00}\u{4e01}\u{9fa5}", 90_000, 3 * MIB),
+            ("\u{4e00}\u{4e01}\u{9fa5}", 90_000, 3 * MIB / 2),
         ];
         for (characters, most, bytes) in cases {
             let most = if format == "XLSX" { most.min(30_000) } else { most };
@@ -285,6 +285,16 @@ async fn a_workbook_also_ends_where_its_sheet_is_full() {
     assert_eq!((by_rows.rows, by_rows.bytes), (Some(7), None));
     let other = split(json!({"maxBytesPerFile": MIB, "format": "PARQUET"})).await;
     assert_eq!(other.rows, None);
+}
+
+#[tokio::test]
+async fn more_rows_than_a_sheet_holds_are_several_workbooks() {
+    let world = world(&json!({"maxBytesPerFile": 4_000_000_000_u64, "format": "XLSX"})).await;
+    let rows = std::iter::repeat_n(Act::Rows(10_000), 120);
+    world.source.plays(rows.chain([Act::End(1_200_000)]));
+    let (_, manifest, _) = completed(&world).await;
+    let counts: Vec<u64> = manifest.files.iter().map(|file| file.rows).collect();
+    assert_eq!(counts, [fixed::SHEET_ROWS, 1_200_000 - fixed::SHEET_ROWS]);
 }
 
 #[tokio::test]
