@@ -32,6 +32,10 @@ use column::Column;
 /// export is bounded.
 const GROUP_BYTES: usize = 8 * 1024 * 1024;
 
+/// Bytes of the distinct values of a column in a row group. A column with more of them is hardly
+/// worth a dictionary, which takes several times as much memory.
+const DICTIONARY_BYTES: usize = 256 * 1024;
+
 /// Encodes one file.
 pub struct ParquetEncoder {
     writer: SerializedFileWriter<Vec<u8>>,
@@ -60,6 +64,7 @@ impl ParquetEncoder {
         let properties = WriterProperties::builder()
             .set_created_by("outport".to_owned())
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(1).map_err(failed)?))
+            .set_dictionary_page_size_limit(DICTIONARY_BYTES)
             // Of each row group, not of each page: what the footer holds stays small.
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_offset_index_disabled(true)
@@ -77,12 +82,11 @@ impl ParquetEncoder {
         }
         let mut group = self.writer.next_row_group().map_err(failed)?;
         for column in &mut self.columns {
-            let mut chunk = group
+            let chunk = group
                 .next_column()
                 .map_err(failed)?
                 .ok_or_else(|| failed("a column is missing"))?;
-            column.write(&mut chunk).map_err(failed)?;
-            chunk.close().map_err(failed)?;
+            column.write(chunk).map_err(failed)?;
         }
         group.close().map_err(failed)?;
         self.held_rows = 0;

@@ -166,8 +166,9 @@ impl Column {
         values + self.levels.len() * 2
     }
 
-    /// Writes the values at hand and forgets them.
-    pub(super) fn write(&mut self, chunk: &mut SerializedColumnWriter<'_>) -> Result<()> {
+    /// Writes the values at hand as a whole chunk and forgets them. Their memory stays, for the
+    /// next: given back and asked for again, it would come to more than is ever in use.
+    pub(super) fn write(&mut self, mut chunk: SerializedColumnWriter<'_>) -> Result<()> {
         let levels = &self.levels;
         match &mut self.values {
             Values::Boolean(values) => {
@@ -210,10 +211,16 @@ impl Column {
                     chunk.typed::<ByteArrayType>().write_batch(&values, Some(levels), None)
                 })?;
                 ends.clear();
+                self.levels.clear();
+                chunk.close()?;
+                // Nobody else holds a part of it any more, so it is not copied.
+                *bytes = all.into();
+                bytes.clear();
+                return Ok(());
             }
         }
         self.levels.clear();
-        Ok(())
+        chunk.close()
     }
 }
 
