@@ -134,6 +134,7 @@ fn described() -> OpenApiRouter<Arc<ApiState>> {
         .routes(routes!(links::file))
         .routes(routes!(links::part))
         .routes(routes!(links::rerun))
+        .routes(routes!(reference::home))
         .routes(routes!(reference::document))
         .routes(routes!(reference::page))
         .routes(routes!(reference::errors))

@@ -77,7 +77,10 @@ fn administrator(caller: Authorized) -> Result<Caller, Problem> {
         ("cursor" = Option<String>, Query),
         ("limit" = Option<u32>, Query, description = "1 to 200, else 50"),
     ),
-    responses((status = 200, body = DeliveryPageView), (status = 400, body = ProblemView)))]
+    responses(
+        (status = 200, description = "A page of deliveries", body = DeliveryPageView),
+        (status = 400, description = "Every wrong parameter", body = ProblemView),
+    ))]
 pub async fn list(
     State(state): State<Arc<ApiState>>,
     caller: Authorized,
@@ -103,7 +106,10 @@ pub async fn list(
 #[utoipa::path(get, path = "/v1/deliveries/{id}", tag = "deliveries",
     security(("bearer" = ["deliveries:admin"])),
     params(("id" = Uuid, Path)),
-    responses((status = 200, body = DeliveryView), (status = 404, body = ProblemView)))]
+    responses(
+        (status = 200, description = "The delivery", body = DeliveryView),
+        (status = 404, description = "There is no such thing in reach of the caller", body = ProblemView),
+    ))]
 pub async fn get(
     State(state): State<Arc<ApiState>>,
     caller: Authorized,
@@ -118,7 +124,10 @@ pub async fn get(
 #[utoipa::path(post, path = "/v1/deliveries/{id}/retry", tag = "deliveries",
     security(("bearer" = ["deliveries:admin"])),
     params(("id" = Uuid, Path)),
-    responses((status = 202, body = DeliveryView), (status = 404, body = ProblemView)))]
+    responses(
+        (status = 202, description = "The delivery", body = DeliveryView),
+        (status = 404, description = "There is no such thing in reach of the caller", body = ProblemView),
+    ))]
 pub async fn retry(
     State(state): State<Arc<ApiState>>,
     caller: Authorized,
@@ -154,9 +163,9 @@ pub struct BackfillRequest {
     params(("name" = String, Path)),
     request_body = BackfillRequest,
     responses(
-        (status = 202, body = BackfillView),
+        (status = 202, description = "What was added", body = BackfillView),
         (status = 404, description = "No such handler", body = ProblemView),
-        (status = 422, body = ProblemView),
+        (status = 422, description = "Every wrong field; nothing was changed", body = ProblemView),
     ))]
 pub async fn backfill(
     State(state): State<Arc<ApiState>>,

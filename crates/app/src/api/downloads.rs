@@ -51,7 +51,10 @@ pub struct DownloadPageView {
         ("cursor" = Option<String>, Query),
         ("limit" = Option<u32>, Query),
     ),
-    responses((status = 200, body = DownloadPageView), (status = 404, body = ProblemView)))]
+    responses(
+        (status = 200, description = "A page of downloads", body = DownloadPageView),
+        (status = 404, description = "There is no such thing in reach of the caller", body = ProblemView),
+    ))]
 pub async fn downloads(
     State(state): State<Arc<ApiState>>,
     caller: Authorized,

@@ -43,7 +43,7 @@ const PAGES_PER_PAGE: usize = 10;
 /// was made before.
 #[utoipa::path(post, path = "/v1/exports", tag = "exports", security(("bearer" = ["exports:write"])),
     params(
-        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters"),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters; the same body means the same bytes"),
         ("X-Outport-User" = Option<String>, Header, description = "Acts for this user; needs exports:act-for"),
     ),
     request_body(content = ExportRequest, content_type = "application/json"),
@@ -185,7 +185,7 @@ pub async fn visible(
         ("limit" = Option<u32>, Query, description = "1 to 200, else 50"),
     ),
     responses(
-        (status = 200, body = ExportPageView),
+        (status = 200, description = "A page of exports", body = ExportPageView),
         (status = 400, description = "Every wrong parameter", body = ProblemView),
     ))]
 pub async fn list(
@@ -246,7 +246,7 @@ async fn visible_page(
     params(("id" = uuid::Uuid, Path)),
     responses(
         (status = 200, description = "`Retry-After` while it has not ended", body = ExportView),
-        (status = 404, body = ProblemView),
+        (status = 404, description = "There is no such thing in reach of the caller", body = ProblemView),
     ))]
 pub async fn get(
     State(state): State<Arc<ApiState>>,
@@ -270,7 +270,7 @@ pub async fn get(
     params(("id" = uuid::Uuid, Path)),
     responses(
         (status = 202, description = "CANCELED, or CANCELING while a worker stops", body = ExportView),
-        (status = 404, body = ProblemView),
+        (status = 404, description = "There is no such thing in reach of the caller", body = ProblemView),
         (status = 409, description = "It has ended otherwise", body = ProblemView),
     ))]
 pub async fn cancel(
@@ -304,9 +304,9 @@ pub async fn cancel(
     responses(
         (status = 202, description = "A new job; `Location` names it", body = ExportView),
         (status = 200, description = "The same key made this job before", body = ExportView),
-        (status = 404, body = ProblemView),
+        (status = 404, description = "There is no such thing in reach of the caller", body = ProblemView),
         (status = 422, description = "The request no longer fits", body = ProblemView),
-        (status = 429, body = ProblemView),
+        (status = 429, description = "Too many requests or waiting exports", body = ProblemView),
     ))]
 pub async fn rerun(
     State(state): State<Arc<ApiState>>,
@@ -335,7 +335,7 @@ pub fn rerun_fingerprint(job: &ExportJob) -> [u8; 32] {
     params(("id" = uuid::Uuid, Path)),
     responses(
         (status = 200, description = "The job, with `deletedAt`", body = ExportView),
-        (status = 404, body = ProblemView),
+        (status = 404, description = "There is no such thing in reach of the caller", body = ProblemView),
         (status = 409, description = "It has not ended", body = ProblemView),
     ))]
 pub async fn delete(

@@ -128,7 +128,7 @@ fn header_of(content_type: &str) -> String {
         (status = 200, description = "The whole file, of the job's `contentType`", content_type = "*/*"),
         (status = 206, description = "The range asked for", content_type = "*/*"),
         (status = 403, description = "A column needs a scope that the caller lacks", body = ProblemView),
-        (status = 404, body = ProblemView),
+        (status = 404, description = "There is no such thing in reach of the caller", body = ProblemView),
         (status = 409, description = "Not completed", body = ProblemView),
         (status = 410, description = "Expired or deleted", body = ProblemView),
         (status = 416, description = "The range is outside of the file", body = ProblemView),

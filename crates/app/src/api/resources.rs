@@ -78,7 +78,10 @@ pub struct ResourcePageView {
 /// What may be exported.
 #[utoipa::path(get, path = "/v1/resources", tag = "resources",
     security(("bearer" = ["resources:read"])),
-    responses((status = 200, body = ResourcePageView), (status = 403, body = ProblemView)))]
+    responses(
+        (status = 200, description = "A page of resources", body = ResourcePageView),
+        (status = 403, description = "The caller lacks the right", body = ProblemView),
+    ))]
 pub async fn list(
     State(state): State<Arc<ApiState>>,
     caller: Authorized,
@@ -95,7 +98,10 @@ pub async fn list(
 #[utoipa::path(get, path = "/v1/resources/{name}", tag = "resources",
     security(("bearer" = ["resources:read"])),
     params(("name" = String, Path)),
-    responses((status = 200, body = ResourceView), (status = 404, body = ProblemView)))]
+    responses(
+        (status = 200, description = "The resource", body = ResourceView),
+        (status = 404, description = "There is no such thing in reach of the caller", body = ProblemView),
+    ))]
 pub async fn get(
     State(state): State<Arc<ApiState>>,
     caller: Authorized,

@@ -97,9 +97,9 @@ pub struct TokenRequest {
 #[utoipa::path(post, path = "/v1/tokens", tag = "tokens", security(("bearer" = ["tokens:admin"])),
     request_body = TokenRequest,
     responses(
-        (status = 201, body = NewTokenView),
-        (status = 403, body = ProblemView),
-        (status = 422, body = ProblemView),
+        (status = 201, description = "The token, and its secret for this once", body = NewTokenView),
+        (status = 403, description = "The caller lacks the right", body = ProblemView),
+        (status = 422, description = "Every wrong field; nothing was changed", body = ProblemView),
     ))]
 pub async fn create(
     State(state): State<Arc<ApiState>>,
@@ -119,7 +119,10 @@ pub async fn create(
 /// Tokens of one's organization, revoked ones included, newest first.
 #[utoipa::path(get, path = "/v1/tokens", tag = "tokens", security(("bearer" = ["tokens:admin"])),
     params(("cursor" = Option<String>, Query), ("limit" = Option<u32>, Query)),
-    responses((status = 200, body = TokenPageView), (status = 400, body = ProblemView)))]
+    responses(
+        (status = 200, description = "A page of tokens", body = TokenPageView),
+        (status = 400, description = "Every wrong parameter", body = ProblemView),
+    ))]
 pub async fn list(
     State(state): State<Arc<ApiState>>,
     caller: Authorized,
@@ -143,7 +146,10 @@ pub async fn list(
 #[utoipa::path(delete, path = "/v1/tokens/{id}", tag = "tokens",
     security(("bearer" = ["tokens:admin"])),
     params(("id" = Uuid, Path)),
-    responses((status = 204, description = "Revoked"), (status = 404, body = ProblemView)))]
+    responses(
+        (status = 204, description = "Revoked"),
+        (status = 404, description = "There is no such thing in reach of the caller", body = ProblemView),
+    ))]
 pub async fn revoke(
     State(state): State<Arc<ApiState>>,
     caller: Authorized,

@@ -307,12 +307,7 @@ impl World {
         claim
     }
 
-    pub async fn finish(
-        &self,
-        claim: &jobs::Claim,
-        end: RunEnd,
-        retention: Duration,
-    ) -> ExportJob {
+    pub async fn finish(&self, claim: &jobs::Claim, end: RunEnd, retention: Duration) -> ExportJob {
         let policy = FinishPolicy {
             job_failures: 3,
             backoff: Duration::from_secs(1),
