@@ -5,12 +5,20 @@ use std::{
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use outport_contract::manifest::Manifest;
 use outport_domain::{
-    caller::Permission, column::ColumnType, failure::FailureCode, filter::Operator,
-    json::FieldCode, resource::Resource,
+    caller::{Caller, Permission},
+    column::ColumnType,
+    failure::FailureCode,
+    filter::Operator,
+    id::{OrganizationId, UserId},
+    json::FieldCode,
+    locale::Locale,
+    resource::Resource,
+    spec::{self, Catalogue, RequestContext},
 };
 
 use crate::{
@@ -109,6 +117,70 @@ fn every_column_type_has_its_operators_listed() {
     });
     let expected = table(&["Type", "Filter operators"], rows);
     check("crates/app/docs/your-own-database.md", "operators", &expected);
+}
+
+#[test]
+fn every_operator_is_described_as_the_code_reads_it() {
+    let rows = Operator::ALL.into_iter().map(|operator| {
+        let types: Vec<String> = ColumnType::ALL
+            .into_iter()
+            .filter(|column_type| operator.suits(*column_type))
+            .map(|column_type| code(column_type.name()))
+            .collect();
+        let types =
+            if types.len() == ColumnType::ALL.len() { "all".to_owned() } else { types.join(" ") };
+        let value = match operator {
+            Operator::Eq
+            | Operator::Ne
+            | Operator::Gt
+            | Operator::Gte
+            | Operator::Lt
+            | Operator::Lte => "a value",
+            Operator::Between | Operator::NotBetween => "`[from, to]`",
+            Operator::In | Operator::NotIn => "`[value, …]`",
+            Operator::Contains
+            | Operator::NotContains
+            | Operator::StartsWith
+            | Operator::EndsWith => "a text that is not empty; with `ignoreCase`",
+            Operator::IsNull | Operator::IsNotNull => "absent",
+            Operator::InLast | Operator::InNext => "`{amount, unit, includeCurrent}`",
+            Operator::InCurrent | Operator::InPrevious => "`{unit}`",
+        };
+        vec![code(operator.name()), types, value.to_owned()]
+    });
+    let expected = table(&["Operator", "Columns of type", "Value"], rows);
+    check("crates/app/docs/filters.md", "operator values", &expected);
+}
+
+#[test]
+fn the_requests_in_the_documents_are_ones_that_the_demo_takes() {
+    let order = Resource::from_toml(include_str!("demo/order.toml")).expect("a resource");
+    let catalogue = Catalogue([("order".to_owned(), Arc::new(order))].into());
+    let caller = Caller {
+        organization: OrganizationId::new(),
+        companies: None,
+        cooperatives: None,
+        user: UserId::new(),
+        email: None,
+        name: None,
+        locale: None,
+        scopes: [].into(),
+        token: None,
+    };
+    let requested_at = chrono::Utc::now();
+    let context = RequestContext {
+        caller: &caller,
+        locale: Locale::En,
+        requested_at,
+        resolved_filters: None,
+    };
+    let examples = blocks(&page("crates/app/docs/filters.md"), "json");
+    assert!(examples.len() >= 9, "{}", examples.len());
+    for example in examples {
+        if let Err(errors) = spec::parse(&example, &catalogue, context) {
+            panic!("{example}{errors:?}");
+        }
+    }
 }
 
 /// The fenced blocks of a language, in their order.

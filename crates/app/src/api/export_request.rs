@@ -10,7 +10,12 @@ pub struct ExportRequest {
     resource: String,
     /// Keys, or `{"key": …, "label": …}`, in the order of the file; the defaults when absent.
     columns: Option<Vec<serde_json::Value>>,
-    /// Column → `{"operator": …, "value": …}` or an array of such, AND-ed; `_or` for alternatives.
+    /// Column → `{"operator": …, "value": …, "ignoreCase": …}` or an array of such, AND-ed; `_or`
+    /// holds an array of alternatives. Operators: `EQ` `NE` `GT` `GTE` `LT` `LTE` `BETWEEN`
+    /// `NOT_BETWEEN` `IN` `NOT_IN` `CONTAINS` `NOT_CONTAINS` `STARTS_WITH` `ENDS_WITH` `IS_NULL`
+    /// `IS_NOT_NULL`, and with `{amount, unit, includeCurrent}` `IN_LAST` `IN_NEXT`, with `{unit}`
+    /// `IN_CURRENT` `IN_PREVIOUS`; units are `minute` to `year`. `GET /v1/resources/{name}` lists
+    /// the operators of each column. A day stands for all its instants in `timeZone`.
     #[schema(value_type = Option<Object>)]
     filters: Option<serde_json::Value>,
     /// Keys; a leading `-` sorts downwards.
@@ -21,7 +26,8 @@ pub struct ExportRequest {
     cooperative_id: Option<uuid::Uuid>,
     /// `CSV`, `NDJSON`, `JSON`, `XLSX` or `PARQUET`.
     format: Option<String>,
-    /// `{delimiter, bom, quote, lineEnding, nullText}`, with format `CSV` only.
+    /// With format `CSV` only: `delimiter` (`,` `;` `|` or a tab), `bom` (`true` or `false`),
+    /// `quote` (`necessary`, `all` or `non_numeric`), `lineEnding` (`LF` or `CRLF`), `nullText`.
     #[schema(value_type = Option<Object>)]
     csv: Option<serde_json::Value>,
     /// `none`, `gzip` or `zstd`; with formats `XLSX` and `PARQUET` only `none`.
