@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config::{Config, ConfigError},
     demo,
-    process::{self, Process, Roles, StartError},
+    process::{self, Roles, StartError},
 };
 
 mod access;
@@ -245,6 +245,9 @@ pub(crate) async fn stop_on_signal(stop: CancellationToken) {
 
 /// Starts the log on standard error.
 pub(crate) fn start_log(filter: &str, json: bool) {
+    // PostgreSQL notes at every start that what migrations need is there already. What the
+    // configuration says of the same target comes later and wins.
+    let filter = format!("sqlx::postgres::notice=warn,{filter}");
     let filter = tracing_subscriber::EnvFilter::new(filter);
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -305,7 +308,3 @@ fn say(text: &str) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Puts a process together as `check` and the roles do.
-async fn build(config: Config) -> Result<Process, Failure> {
-    Ok(Process::build(config).await?)
-}

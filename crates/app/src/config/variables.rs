@@ -120,7 +120,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "mail.url",
         "",
-        "`smtps://user:password@host:port`, `smtp://host:port?tls=required|opportunistic|none` (required by default; a password needs it), or `file:///folder` (default: `mail` in `dataDir`).",
+        "`smtps://user:password@host:port`, `smtp://host:port?tls=required|opportunistic|none` (required by default; a password needs it), or `file:///folder` (default: `mail` in `dataDir`). With `smtps` and `smtp`, `ca=/path.pem` names the private certificate authority of the mail server.",
     ),
     variable("mail.from", "Outport <outport@localhost>", "Sender of the mails."),
     variable("worker.name", "", "Name of this worker for people (default: `worker-<pid>`)."),
