@@ -16,6 +16,6 @@ pub mod config;
 mod demo;
 #[cfg(test)]
 mod docs;
-mod http;
+pub mod http;
 pub mod process;
 pub mod worker;

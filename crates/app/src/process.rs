@@ -25,7 +25,8 @@ use crate::{
     },
     auth::{Authenticator, jwt::JwtVerifier},
     config::{Config, ConfigError},
-    http, worker,
+    http::{self, HttpLimits},
+    worker,
 };
 
 pub(crate) use parts::{catalogue, make_private};
@@ -160,7 +161,13 @@ impl Process {
         let store = self.store.clone();
         let _only_process = self.take_embedded_state()?;
         let router = self.router(roles)?;
-        let http = tokio::spawn(http::serve(listener, router, stop.clone(), self.limits.drain));
+        let http = tokio::spawn(http::serve(
+            listener,
+            router,
+            HttpLimits::default(),
+            stop.clone(),
+            self.limits.drain,
+        ));
         let mut tasks = Vec::new();
         if roles.worker {
             let pipeline = self.pipeline();

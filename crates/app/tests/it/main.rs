@@ -1,4 +1,4 @@
-//! The API over a real listener, on both stores: SQLite and PostgreSQL.
+//! HTTP over a real listener; the API on both stores, SQLite and PostgreSQL.
 //!
 //! PostgreSQL is where `OUTPORT_TEST_POSTGRES` says (default
 //! `postgres://postgres@127.0.0.1:5432/postgres`), by a user that may create databases. A missing
@@ -16,3 +16,4 @@ mod api_split;
 mod api_tenancy;
 mod api_tokens;
 mod api_world;
+mod http_limits;
