@@ -144,7 +144,7 @@ def guarded(text, column_type):
 def csv_holds(read, text, column, file, used):
     if read is None:
         return False
-    guard = (lambda text: guarded(text, column["type"])) if file["guard"] else (lambda text: text)
+    guard = (lambda text: guarded(text, column["type"])) if file["resource"] == "guarded" else (lambda text: text)
     if isinstance(text, Shortest):
         bare = read.removeprefix("'")
         holds = text.is_said_by(bare) and guard(bare) == read
@@ -230,7 +230,7 @@ def xlsx_holds(read, text, column, file, used):
                 return shows(read, local[0], DAY_ZERO, used)
         case "timestamp":
             local = moment(text)
-            if local and of_sheet(local[0]) and clock_tells(local[0], local[1] or 0, file["zone"]):
+            if local and of_sheet(local[0]) and clock_tells(local[0], local[1] or 0, file["timeZone"]):
                 used("clock")
                 return shows(read, local[0], DAY_ZERO, used)
         case "time":

@@ -101,48 +101,44 @@ impl Corpus {
     }
 }
 
-/// What is asked for: the resource, the format, the compression, the dialect.
-fn files() -> Vec<(&'static str, &'static str, &'static str, Value)> {
-    let other = json!({
-        "delimiter": ";", "quote": "all", "lineEnding": "CRLF", "bom": true, "nullText": "NULL",
-    });
-    let mut files = Vec::new();
+/// What is asked for, but for the columns.
+fn requests() -> Vec<Value> {
+    let request = |resource: &str, format: &str, compression: &str, zone: &str| {
+        json!({
+            "resource": resource, "format": format, "compression": compression, "timeZone": zone,
+        })
+    };
+    let mut requests = Vec::new();
     for compression in ["none", "gzip", "zstd"] {
-        files.push(("guarded", "CSV", compression, json!({})));
-        files.push(("plain", "CSV", compression, other.clone()));
-        files.push(("guarded", "NDJSON", compression, json!({})));
-        files.push(("guarded", "JSON", compression, json!({})));
+        for format in ["CSV", "NDJSON", "JSON"] {
+            requests.push(request("guarded", format, compression, ZONE));
+        }
+        let mut other = request("plain", "CSV", compression, ZONE);
+        other["csv"] = json!({
+            "delimiter": ";", "quote": "all", "lineEnding": "CRLF", "bom": true, "nullText": "NULL",
+        });
+        requests.push(other);
     }
-    files.push(("guarded", "XLSX", "none", json!({})));
-    files.push(("guarded", "PARQUET", "none", json!({})));
-    files
+    for format in ["XLSX", "PARQUET"] {
+        requests.push(request("guarded", format, "none", ZONE));
+    }
+    // Instants in UTC are printed by other code.
+    for format in ["CSV", "NDJSON", "XLSX", "PARQUET"] {
+        requests.push(request("guarded", format, "none", "UTC"));
+    }
+    requests
 }
 
-fn keys(columns: &[&str]) -> Vec<String> {
-    ["id"].iter().chain(columns).map(|key| (*key).to_owned()).collect()
-}
-
-/// Exports everything and describes the files for the script that compares them.
+/// Exports everything and describes the files for the script that compares them: what was asked
+/// for, where the file is, and what the job says of it.
 async fn export(world: &World, api: &Api, corpus: &Corpus, of_bytes: &[bool]) -> Vec<Value> {
     let mut asked = Vec::new();
     for &bytes in of_bytes {
-        for (resource, format, compression, csv) in files() {
+        for mut request in requests() {
+            let format = request["format"].as_str().expect("a format");
             let columns = corpus.held_by(format, bytes);
-            let mut body = json!({
-                "resource": resource, "format": format, "compression": compression,
-                "columns": keys(&columns),
-            });
-            if format == "CSV" {
-                body["csv"] = csv.clone();
-            }
-            let id = api.export_as(&body).await;
-            asked.push((
-                id,
-                json!({
-                    "format": format, "compression": compression, "csv": csv, "columns": columns,
-                    "guard": resource == "guarded",
-                }),
-            ));
+            request["columns"] = ["id"].into_iter().chain(columns).collect();
+            asked.push((api.export_as(&request).await, request));
         }
     }
     let mut files = Vec::new();
@@ -196,7 +192,7 @@ async fn holds(
     let files = export(world, api, corpus, of_bytes).await;
     let refused = refusals(api, corpus).await;
     let plan = json!({
-        "engine": engine, "url": url, "zone": ZONE, "corpus": path_of(engine), "files": files,
+        "engine": engine, "url": url, "corpus": path_of(engine), "files": files,
     });
     let path = world.path("plan.json");
     std::fs::write(&path, plan.to_string()).expect("the plan is written");
