@@ -189,7 +189,7 @@ async fn every_route_is_in_the_document_and_every_document_route_is_there(world:
     assert_valid(&document, &document, "#");
 }
 
-/// What OpenAPI 3.1 requires and a generator may forget: every response has a description, and
+/// What `OpenAPI` 3.1 requires and a generator may forget: every response has a description, and
 /// every reference leads somewhere.
 fn assert_valid(document: &Value, part: &Value, path: &str) {
     if let Some(target) = part["$ref"].as_str() {
