@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config::{Config, ConfigError},
     demo,
-    process::{self, Roles, StartError},
+    process::{self, Process, Roles, StartError},
 };
 
 mod access;
@@ -308,3 +308,7 @@ fn say(text: &str) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Puts a process together as `check` and the roles do.
+async fn build(config: Config) -> Result<Process, Failure> {
+    Ok(Process::build(config).await?)
+}
