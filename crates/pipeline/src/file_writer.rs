@@ -279,6 +279,8 @@ async fn upload(
     mut queue: mpsc::UnboundedReceiver<Part>,
     memory: Memory,
 ) -> Result<(), Ended> {
+    // The key is known before there is anything at it, and its id as soon as there is one.
+    state.record_object(&target, None).await?;
     let upload = state.timed(state.objects.begin(&target.key, target.content_type)).await?;
     state.record_object(&target, Some(upload.id())).await?;
     let mut in_flight = FuturesUnordered::new();

@@ -184,7 +184,8 @@ impl RunState {
         }
     }
 
-    /// Records where this run writes, before its first byte.
+    /// Records where this run writes, before there is anything at it; once more when the id of
+    /// an upload is known.
     pub(crate) async fn record_object(
         &self,
         target: &Target,
@@ -192,7 +193,13 @@ impl RunState {
     ) -> Result<(), Ended> {
         let Target { key, number, .. } = target;
         let written = Written { key: key.clone(), upload_id: upload_id.map(str::to_owned) };
-        lock(&self.written).push(written);
+        {
+            let mut all = lock(&self.written);
+            match all.iter_mut().rev().find(|known| known.key == *key) {
+                Some(known) => *known = written,
+                None => all.push(written),
+            }
+        }
         let (store, fence) = (&self.store, &self.fence);
         let hold = match number {
             None => jobs::record_object(store, fence, key, upload_id).await,

@@ -82,6 +82,21 @@ async fn a_large_export_is_uploaded_in_parts_and_whole() {
 }
 
 #[tokio::test]
+async fn an_upload_whose_id_was_never_recorded_is_swept_by_its_key() {
+    let world = World::with(CrashPlan::none(), no_retries).await;
+    world.source.plays([Act::Wide(fixed::PART_BYTES), Act::Wide(100), Act::End(2)]);
+    // The store has begun the upload and nobody hears of its id; then the run cannot clean up,
+    // as when its process is killed there.
+    world.memory.fail(Step::Begin, Fault::AnswerLost);
+    world.memory.fail(Step::Abort, Fault::Unreachable);
+    let (job, finished) = world.export().await;
+    assert!(matches!(finished, Finished::Failed(_)), "{finished:?}");
+    assert_eq!(world.memory.open_uploads().len(), 1, "of job {job}");
+    world.pipeline.sweep().await.expect("swept");
+    assert_eq!(world.memory.open_uploads(), []);
+}
+
+#[tokio::test]
 async fn a_file_of_exactly_one_part_and_one_byte_more_are_both_whole() {
     for over in [0, 1] {
         let world = World::new().await;
