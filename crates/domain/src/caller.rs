@@ -7,6 +7,19 @@ use crate::{
     locale::Locale,
 };
 
+/// Whether a text is one plain e-mail address, without a name, comments or quotes: the only form
+/// that mails are sent to.
+pub fn is_plain_address(text: &str) -> bool {
+    let labels = |part: &str| part.split('.').all(|label| !label.is_empty());
+    text.len() <= 254
+        && text.split_once('@').is_some_and(|(local, domain)| {
+            labels(local) && labels(domain) && domain.contains('.') && !domain.contains('@')
+        })
+        && text
+            .chars()
+            .all(|c| !c.is_control() && !c.is_whitespace() && !"<>,;:\"()[]\\".contains(c))
+}
+
 /// A right that a credential carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Permission {
@@ -80,5 +93,40 @@ impl Caller {
     /// Whether it sees only some companies or cooperatives of its organization.
     pub fn is_restricted(&self) -> bool {
         self.companies.is_some() || self.cooperatives.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_plain_address_and_nothing_else_is_an_address() {
+        for text in ["ana@example.com", "a.b+c@mail.example.com", "joão@exemplo.com.br"] {
+            assert!(is_plain_address(text), "{text:?}");
+        }
+        let long = format!("{}@example.com", "a".repeat(250));
+        for text in [
+            "",
+            "ana",
+            "ana@",
+            "@example.com",
+            "ana@localhost",
+            "ana@.com",
+            "ana@example.",
+            "a@b@c.d",
+            "a@b.c, v@x.y",
+            "a@b.c,v@x.y",
+            "a@b.c;v@x.y",
+            "Ana <ana@b.c>",
+            "a b@c.d",
+            "a..b@c.d",
+            "a@b.c\r\nBcc: v@x.y",
+            "\"a\"@b.c",
+            "a(x)@b.c",
+            &long,
+        ] {
+            assert!(!is_plain_address(text), "{text:?}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use chrono_tz::Tz;
 
 use super::Body;
 use crate::{
+    caller::is_plain_address,
     dialect::{CsvDialect, Delimiter, LineEnding, QuotePolicy},
     file_name,
     job::{Compression, Format},
@@ -165,15 +166,7 @@ impl Body<'_> {
         let members = object(raw, "notify", Some(&["email"]), errors)?;
         let (_, raw) = members.first()?;
         let email = string(raw, "notify.email", errors)?;
-        let parts: Vec<&str> = email.split('@').collect();
-        let well_formed = email.len() <= 254
-            && matches!(parts.as_slice(), [local, domain] if !local.is_empty() && domain.contains('.') && !domain.starts_with('.') && !domain.ends_with('.'))
-            && email.chars().all(|c| {
-                !c.is_control()
-                    && !c.is_whitespace()
-                    && !matches!(c, '<' | '>' | ',' | ';' | '"' | '(' | ')' | '\\')
-            });
-        if !well_formed {
+        if !is_plain_address(&email) {
             errors.push(
                 "notify.email",
                 FieldCode::InvalidValue,
@@ -187,7 +180,7 @@ impl Body<'_> {
             .email
             .as_deref()
             .is_some_and(|own| own.eq_ignore_ascii_case(&email));
-        let domain = parts.last().copied().unwrap_or_default().to_ascii_lowercase();
+        let domain = email.rsplit('@').next().unwrap_or_default().to_ascii_lowercase();
         if !own && !resource.notify_domains.contains(&domain) {
             errors.push(
                 "notify.email",
