@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config::{Config, ConfigError},
     demo,
-    process::{self, Process, Roles, StartError},
+    process::{self, Roles, StartError},
 };
 
 mod access;
@@ -306,9 +306,4 @@ async fn commit_if(tx: Tx, done: bool, said: &str, otherwise: String) -> Result<
 fn say(text: &str) -> Result<ExitCode, Failure> {
     writeln!(std::io::stdout(), "{text}")?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Puts a process together as `check` and the roles do.
-async fn build(config: Config) -> Result<Process, Failure> {
-    Ok(Process::build(config).await?)
 }

@@ -7,6 +7,8 @@
 
 mod limits;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod variables;
 
 use std::{
@@ -199,13 +201,17 @@ fn state(s: &mut Settings, data_dir: &Path) -> StoreConfig {
     if !["sqlite:", "postgres:", "postgresql:"].iter().any(|scheme| url.starts_with(scheme)) {
         s.wrong_secret("state.url", "must start with sqlite:// or postgres://");
     }
-    StoreConfig {
+    let config = StoreConfig {
         url,
         max_connections: s
             .parsed("state.maxConnections", "a whole number of connections")
             .unwrap_or(1),
         acquire_timeout: Duration::from_secs(10),
+    };
+    if let Err(error) = config.check_url() {
+        s.wrong_secret("state.url", &format!("is not a valid URL: {error}"));
     }
+    config
 }
 
 fn mail_url(s: &mut Settings, data_dir: &Path) -> MailUrl {
@@ -297,20 +303,24 @@ fn connections(s: &mut Settings, limits: &Limits) -> BTreeMap<String, SourceConf
     let mut connections = BTreeMap::new();
     for (name, url) in s.connections() {
         let variable = format!("connections.{name}");
-        if let Some(path) = url.strip_prefix("sqlite://") {
-            connections.insert(name, SourceConfig::Sqlite { path: PathBuf::from(path) });
+        let connect_timeout = limits.source_connect;
+        let source = if let Some(path) = url.strip_prefix("sqlite://") {
+            SourceConfig::Sqlite { path: PathBuf::from(path) }
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            let connect_timeout = limits.source_connect;
-            connections.insert(name, SourceConfig::Postgres { url, connect_timeout });
+            SourceConfig::Postgres { url, connect_timeout }
         } else if url.starts_with("mysql://") || url.starts_with("mariadb://") {
-            let connect_timeout = limits.source_connect;
-            connections.insert(name, SourceConfig::MySql { url, connect_timeout });
+            SourceConfig::MySql { url, connect_timeout }
         } else {
             s.wrong_secret(
                 &variable,
                 "must start with sqlite://, postgres://, mysql:// or mariadb://",
             );
+            continue;
+        };
+        if let Err(error) = source.check() {
+            s.wrong_secret(&variable, &format!("is not a valid URL: {error}"));
         }
+        connections.insert(name, source);
     }
     connections
 }

@@ -29,11 +29,11 @@ use crate::{
     worker,
 };
 
-pub(crate) use parts::{catalogue, make_private};
-use parts::{correspondence, objects, register, registry};
+pub(crate) use parts::{catalogue, correspondence, make_private, objects, sound_resources, state};
+use parts::{register, registry};
 
 /// The version of the one key that this process knows; a ring with more comes with rotation.
-const KEY_VERSION: u16 = 1;
+pub(crate) const KEY_VERSION: u16 = 1;
 
 /// Which parts of the product a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,8 @@ impl StartError {
     }
 }
 
-async fn check_mailer(correspondence: &Correspondence) -> Result<(), String> {
+/// Checks that mails can be handed over; the error is safe to show.
+pub(crate) async fn check_mailer(correspondence: &Correspondence) -> Result<(), String> {
     correspondence.mailer.check().await.map_err(|error| error.to_string())
 }
 
@@ -124,13 +125,7 @@ impl Process {
             .map_err(|error| StartError::new("dataDir cannot be made", &error))?;
         make_private(&config.spool_dir)
             .map_err(|error| StartError::new("spoolDir cannot be made", &error))?;
-        let store = Store::connect(&config.state)
-            .await
-            .map_err(|error| StartError::new("state.url", &error))?;
-        store
-            .migrate()
-            .await
-            .map_err(|error| StartError::new("the state database cannot be migrated", &error))?;
+        let store = state(&config).await?;
         let objects = objects(&config).await?;
         let link_keys = LinkKeys::new(KEY_VERSION, &config.master_key);
         let correspondence = Arc::new(correspondence(&config, &catalogue, link_keys.clone())?);
@@ -233,11 +228,6 @@ impl Process {
             spool_dir: self.config.spool_dir.clone(),
             crash: self.config.crash.clone(),
         }
-    }
-
-    /// Checks that mails can be handed over; the error is safe to show.
-    pub async fn check_mail(&self) -> Result<(), String> {
-        check_mailer(&self.correspondence).await
     }
 
     fn mail_check(&self) -> Check {

@@ -16,15 +16,21 @@ use regex::Regex;
 /// What takes the place of each match.
 pub const REDACTED: &str = "[redacted]";
 
-/// An error and all its causes in one line, for those inside the house.
+/// An error and all its causes in one line, each said once, for those inside the house.
 pub struct Chain<'a>(pub &'a (dyn Error + 'static));
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
+        let mut said = self.0.to_string();
+        f.write_str(&said)?;
         let mut next = self.0.source();
         while let Some(cause) = next {
-            write!(f, ": {cause}")?;
+            let text = cause.to_string();
+            // Some libraries print their causes themselves.
+            if !said.ends_with(&text) {
+                write!(f, ": {text}")?;
+                said = text;
+            }
             next = cause.source();
         }
         Ok(())

@@ -50,6 +50,29 @@ pub fn connect(config: &SourceConfig) -> Arc<dyn Source> {
     }
 }
 
+impl SourceConfig {
+    /// Reads the URL without connecting. The error says what is wrong with it and quotes neither
+    /// its credentials nor its host.
+    pub fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Postgres { url, .. } => postgres::check_url(url),
+            Self::MySql { url, .. } => mysql::check_url(url),
+            Self::Sqlite { path } if path.as_os_str().is_empty() => {
+                Err("it names no file".to_owned())
+            }
+            Self::Sqlite { .. } => Ok(()),
+        }
+    }
+}
+
+/// What is wrong with a URL, in the parser's own words, which are about its form alone.
+fn malformed(error: &sqlx::Error) -> String {
+    match error {
+        sqlx::Error::Configuration(cause) => cause.to_string(),
+        _ => "it cannot be read".to_owned(),
+    }
+}
+
 /// One configured database.
 #[async_trait]
 pub trait Source: Send + Sync {

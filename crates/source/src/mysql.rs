@@ -32,12 +32,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use outport_domain::selection::Selection;
-use sqlx::Connection;
+use sqlx::{Connection, mysql::MySqlConnectOptions};
 use tokio::task::JoinHandle;
 
 use crate::{
     Batch, Next, RowStream, Source, SourceError, compile, compile::mysql::MySql, handoff,
-    handoff::Consumer,
+    handoff::Consumer, malformed,
 };
 use cells::Form;
 use failure::{Stage, failure};
@@ -49,6 +49,11 @@ const CANCEL_TIME: Duration = Duration::from_secs(1);
 /// One MySQL or MariaDB server.
 pub struct MySqlSource {
     server: Server,
+}
+
+/// What is wrong with the form of a URL, if anything is.
+pub(crate) fn check_url(url: &str) -> Result<(), String> {
+    url.parse::<MySqlConnectOptions>().map(|_| ()).map_err(|error| malformed(&error))
 }
 
 impl MySqlSource {

@@ -38,7 +38,7 @@ use std::{collections::HashMap, sync::Arc, thread::available_parallelism, time::
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use outport_domain::selection::Selection;
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
 use tokio::task::JoinHandle;
 
 use crate::{
@@ -46,6 +46,7 @@ use crate::{
     compile::postgres::{Postgres, RealType},
     handoff,
     handoff::Turns,
+    malformed,
 };
 use cancel::Backends;
 use connect::Server;
@@ -71,6 +72,12 @@ pub struct PostgresSource {
     server: Server,
     /// That read one table at once, if it can be cut; what the URL says.
     connections: Option<usize>,
+}
+
+/// What is wrong with the form of a URL, if anything is.
+pub(crate) fn check_url(url: &str) -> Result<(), String> {
+    let (url, _) = connect::without_connections(url);
+    url.parse::<PgConnectOptions>().map(|_| ()).map_err(|error| malformed(&error))
 }
 
 impl PostgresSource {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sea_orm::{
     DatabaseConnection, SqlxPostgresConnector, SqlxSqliteConnector,
     sqlx::{
-        ConnectOptions as _, Connection as _,
+        self, ConnectOptions as _, Connection as _,
         postgres::{PgConnectOptions, PgPoolOptions, PgSslMode},
         sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
     },
@@ -39,6 +39,18 @@ pub async fn connect(config: &StoreConfig) -> Result<Pools, StoreError> {
         postgres(config).await
     } else {
         Err(StoreError::Refused(NEITHER.into()))
+    }
+}
+
+/// What is wrong with the form of a PostgreSQL URL; of another URL nothing is.
+pub fn check_url(url: &str) -> Result<(), String> {
+    if !url.starts_with("postgres") {
+        return Ok(());
+    }
+    match url.parse::<PgConnectOptions>() {
+        Ok(_) => Ok(()),
+        Err(sqlx::Error::Configuration(cause)) => Err(cause.to_string()),
+        Err(_) => Err("it cannot be read".to_owned()),
     }
 }
 

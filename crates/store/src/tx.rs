@@ -26,6 +26,14 @@ pub struct StoreConfig {
     pub acquire_timeout: Duration,
 }
 
+impl StoreConfig {
+    /// Reads a PostgreSQL URL without connecting. The error says what is wrong with it and quotes
+    /// neither its credentials nor its host.
+    pub fn check_url(&self) -> Result<(), String> {
+        crate::connect::check_url(&self.url)
+    }
+}
+
 /// Which database the state lives in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {

@@ -1,48 +1,101 @@
 //! `outport check`: configuration, resources and reachability of everything, in words.
 
-use std::{io::Write as _, process::ExitCode};
+use std::{
+    io::{Stdout, Write as _},
+    process::ExitCode,
+};
 
-use super::{Failure, build, resource};
-use crate::config::Config;
+use outport_contract::link::LinkKeys;
+use outport_domain::spec::Catalogue;
 
-/// Checks everything and says a line for each; exit code 1 when one fails.
+use super::{Failure, resource};
+use crate::{
+    config::Config,
+    process::{self, KEY_VERSION},
+};
+
+/// Checks everything and says a line for each, whatever came before it. Exit code 1 when one
+/// fails, 2 when a resource file is among them: that is configuration.
 pub(super) async fn run(config: Config) -> Result<ExitCode, Failure> {
-    let mut out = std::io::stdout();
+    let mut report = Report { out: std::io::stdout(), failed: false };
     for notice in &config.notices {
-        writeln!(out, "note  {notice}")?;
+        report.note(notice)?;
     }
-    writeln!(out, "ok    configuration")?;
-    let (connections, limit) = (config.connections.clone(), config.limits.no_progress);
-    let none = resource::none_in(&config);
-    let process = build(config).await?;
-    writeln!(out, "ok    state database, migrated")?;
-    writeln!(out, "ok    mail templates")?;
-    let mut failed = false;
-    let objects = process.objects.check().await.map_err(|error| error.to_string());
-    failed |= line(&mut out, "object store", objects)?;
-    failed |= line(&mut out, "mail", process.check_mail().await)?;
-    for (name, source) in process.sources.iter() {
-        let checked = source.check().await.map_err(|error| error.to_string());
-        failed |= line(&mut out, &format!("connection '{name}'"), checked)?;
-        if let Some(note) = source.note() {
-            writeln!(out, "note  connection '{name}' is {note}")?;
-        }
+    report.line("configuration", Ok(()))?;
+    let (catalogue, faults) = process::sound_resources(&config);
+    report.line("state database, migrated", state(&config).await)?;
+    report.line("object store", objects(&config).await)?;
+    mails(&config, &catalogue, &mut report).await?;
+    sources(&config, &mut report).await?;
+    for fault in &faults {
+        report.line("resources", Err(fault.clone()))?;
     }
-    if process.catalogue.0.is_empty() {
-        failed |= line(&mut out, "resources", Err(none))?;
+    if catalogue.0.is_empty() && faults.is_empty() {
+        report.line("resources", Err(resource::none_in(&config)))?;
     }
-    failed |= !resource::check(&mut out, &process.catalogue, &connections, limit).await?;
-    process.store.close().await;
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let (connections, limit) = (&config.connections, config.limits.no_progress);
+    let fits = resource::check(&mut report.out, &catalogue, connections, limit).await?;
+    Ok(match (faults.is_empty(), report.failed || !fits) {
+        (false, _) => ExitCode::from(2),
+        (true, true) => ExitCode::FAILURE,
+        (true, false) => ExitCode::SUCCESS,
+    })
 }
 
-fn line(
-    out: &mut impl std::io::Write,
-    what: &str,
-    result: Result<(), String>,
-) -> std::io::Result<bool> {
-    match result {
-        Ok(()) => writeln!(out, "ok    {what}").map(|()| false),
-        Err(error) => writeln!(out, "FAIL  {what}: {error}").map(|()| true),
+async fn state(config: &Config) -> Result<(), String> {
+    process::make_private(&config.data_dir)
+        .map_err(|error| format!("dataDir cannot be made: {error}"))?;
+    let store = process::state(config).await.map_err(|error| error.to_string())?;
+    store.close().await;
+    Ok(())
+}
+
+async fn objects(config: &Config) -> Result<(), String> {
+    let objects = process::objects(config).await.map_err(|error| error.to_string())?;
+    objects.check().await.map_err(|error| error.to_string())
+}
+
+async fn mails(config: &Config, catalogue: &Catalogue, report: &mut Report) -> std::io::Result<()> {
+    let keys = LinkKeys::new(KEY_VERSION, &config.master_key);
+    match process::correspondence(config, catalogue, keys) {
+        Ok(correspondence) => {
+            report.line("mail templates", Ok(()))?;
+            report.line("mail", process::check_mailer(&correspondence).await)
+        }
+        Err(error) => report.line("mail", Err(error.to_string())),
+    }
+}
+
+async fn sources(config: &Config, report: &mut Report) -> std::io::Result<()> {
+    for (name, source) in &config.connections {
+        let source = outport_source::connect(source);
+        let checked = source.check().await.map_err(|error| error.to_string());
+        report.line(&format!("connection '{name}'"), checked)?;
+        if let Some(note) = source.note() {
+            report.note(&format!("connection '{name}' is {note}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// What was found so far, told as it is found.
+struct Report {
+    out: Stdout,
+    failed: bool,
+}
+
+impl Report {
+    fn note(&mut self, text: &str) -> std::io::Result<()> {
+        writeln!(self.out, "note  {text}")
+    }
+
+    fn line(&mut self, what: &str, result: Result<(), String>) -> std::io::Result<()> {
+        match result {
+            Ok(()) => writeln!(self.out, "ok    {what}"),
+            Err(error) => {
+                self.failed = true;
+                writeln!(self.out, "FAIL  {what}: {error}")
+            }
+        }
     }
 }

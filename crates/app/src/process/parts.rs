@@ -24,7 +24,19 @@ pub(crate) fn make_private(folder: &Path) -> std::io::Result<()> {
     builder.create(folder)
 }
 
-pub(super) async fn objects(config: &Config) -> Result<Arc<dyn ObjectStore>, StartError> {
+/// Connects to the state and brings its schema up to date.
+pub(crate) async fn state(config: &Config) -> Result<Store, StartError> {
+    let store = Store::connect(&config.state)
+        .await
+        .map_err(|error| StartError::new("state.url", &error))?;
+    store
+        .migrate()
+        .await
+        .map_err(|error| StartError::new("the state database cannot be migrated", &error))?;
+    Ok(store)
+}
+
+pub(crate) async fn objects(config: &Config) -> Result<Arc<dyn ObjectStore>, StartError> {
     Ok(match &config.objects {
         ObjectsConfig::Folder(folder) => {
             let folder = LocalFolder::open(folder.clone()).await;
@@ -36,17 +48,23 @@ pub(super) async fn objects(config: &Config) -> Result<Arc<dyn ObjectStore>, Sta
 
 /// Reads every resource file; all faults of all files are told at once.
 pub(crate) fn catalogue(config: &Config) -> Result<Catalogue, ConfigError> {
+    let (catalogue, faults) = sound_resources(config);
+    if faults.is_empty() { Ok(catalogue) } else { Err(ConfigError(faults)) }
+}
+
+/// Reads every resource file: those that can be used, and the faults of the others.
+pub(crate) fn sound_resources(config: &Config) -> (Catalogue, Vec<String>) {
     let mut catalogue = Catalogue::default();
     let folder = &config.resources_dir;
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             tracing::warn!(folder = %folder.display(), "there is no resource folder: nothing can be exported");
-            return Ok(catalogue);
+            return (catalogue, Vec::new());
         }
         Err(error) => {
             let fault = format!("resourcesDir: {} cannot be read: {error}", folder.display());
-            return Err(ConfigError(vec![fault]));
+            return (catalogue, vec![fault]);
         }
     };
     let mut faults = Vec::new();
@@ -79,11 +97,11 @@ pub(crate) fn catalogue(config: &Config) -> Result<Catalogue, ConfigError> {
             Err(error) => faults.push(format!("{}: {error}", path.display())),
         }
     }
-    if faults.is_empty() { Ok(catalogue) } else { Err(ConfigError(faults)) }
+    (catalogue, faults)
 }
 
 /// All that it takes to write mails.
-pub(super) fn correspondence(
+pub(crate) fn correspondence(
     config: &Config,
     catalogue: &Catalogue,
     link_keys: LinkKeys,
