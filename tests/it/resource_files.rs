@@ -78,8 +78,7 @@ impl Came {
     #[track_caller]
     fn is(&self, code: i32, says: &str) {
         assert_eq!(self.code, Some(code), "{self:?}");
-        let place = if code == 2 { &self.complained } else { &self.said };
-        let said = place.contains(says) || self.complained.contains(says);
+        let said = self.said.contains(says) || self.complained.contains(says);
         assert!(said, "'{says}' is not in {self:?}");
     }
 }
@@ -341,6 +340,35 @@ async fn a_wrong_resource_file_is_a_wrong_configuration() {
         came.is(2, "'instant' is none of");
         came.is(2, "third.toml: the connection 'shap' is not configured");
     }
+}
+
+#[tokio::test]
+async fn check_tries_everything_whatever_it_found_broken() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut place = Place::with(&sqlite(folder.path(), "CREATE TABLE t (id INTEGER)"));
+    let sound = "name = \"t\"\nconnection = \"shop\"\nfrom = \"t\"\n[scope]\n\
+                 organization = \"id\"\n[[columns]]\nkey = \"id\"\ntype = \"integer\"";
+    place.declare("t.toml", sound);
+    place.declare("lost.toml", &sound.replace("\"t\"\nc", "\"lost\"\nc").replace("shop", "shap"));
+    // Nobody listens there.
+    let state = "postgres://outport:hunter2@127.0.0.1:1/outport".to_owned();
+    place.env.insert("OUTPORT_STATE_URL".to_owned(), state);
+    let all = place.outport(&["check"]).await;
+    for line in [
+        "ok    configuration",
+        "FAIL  state database, migrated: state.url: ",
+        "ok    object store",
+        "ok    mail",
+        "ok    connection 'shop'",
+        "FAIL  resources: resources/lost.toml: the connection 'shap' is not configured",
+    ] {
+        all.is(2, line);
+    }
+    assert!(!format!("{all:?}").contains("hunter2"), "{all:?}");
+    std::fs::remove_file(place.path("resources/lost.toml")).expect("it is there");
+    let all = place.outport(&["check"]).await;
+    all.is(1, "FAIL  state database, migrated: state.url: ");
+    all.is(1, "ok    connection 'shop'");
 }
 
 #[tokio::test]

@@ -197,6 +197,15 @@ async fn a_good_jwt_is_its_user_and_the_rows_it_may_see(world: &World) {
     assert_eq!(job.locale.tag(), "es");
     let without_kid = sign(None, &claims(world));
     assert_eq!(call(world, &without_kid).await.0, 200);
+    let two_addresses = j!({"email": "a@b.c, v@x.y"});
+    world
+        .create_with(
+            &sign(Some("one"), &with(claims(world), &two_addresses)),
+            r#"{"resource":"order"}"#,
+        )
+        .await;
+    let emails: Vec<_> = world.jobs().await.into_iter().map(|job| job.caller.email).collect();
+    assert!(emails.len() == 2 && emails.contains(&None), "{emails:?}: no mail is due to a list");
 }
 
 async fn a_shared_secret_signs_hs256_alone(world: &World) {
