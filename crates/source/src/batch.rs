@@ -1,23 +1,62 @@
 //! A batch of rows: one buffer of bytes, and where each cell ends.
+//!
+//! After each cell stands a byte of ours, [`AFTER_CELL`]. So an encoder can copy many cells at
+//! once and put its own separators there; and as that byte is ASCII, text that is valid as a
+//! whole is valid cell by cell: no character reaches from one cell into the next.
 
 use std::ops::Range;
 
-/// The bit of a cell's end that says NULL. Cells end below 2 GiB.
-const NULL: u32 = 1 << 31;
+/// Where a cell ends in [`Batch::bytes`], and whether it is NULL.
+#[derive(Clone, Copy, Debug)]
+pub struct End(u32);
+
+impl End {
+    /// The bit that says NULL. Cells end below 2 GiB.
+    const NULL: u32 = 1 << 31;
+
+    /// The index behind the cell's last byte, where [`AFTER_CELL`] stands.
+    pub const fn at(self) -> usize {
+        (self.0 & !Self::NULL) as usize
+    }
+
+    /// Whether the cell is NULL; then it has no bytes.
+    pub const fn is_null(self) -> bool {
+        self.0 & Self::NULL != 0
+    }
+
+    fn new(at: usize) -> Self {
+        let at = u32::try_from(at).ok().filter(|at| at & Self::NULL == 0);
+        Self(at.expect("a batch is far smaller than 2 GiB"))
+    }
+
+    const fn of_null(self) -> Self {
+        Self(self.0 | Self::NULL)
+    }
+
+    /// The same cell, so many bytes nearer to the front.
+    const fn moved(self, bytes: usize) -> Self {
+        // The bit stays as it is: no cell ends before the front.
+        Self(self.0 - bytes as u32)
+    }
+}
+
+/// What stands after each cell, also after a NULL: ASCII's own unit separator. A cell may hold
+/// it too; only the ends tell where cells are.
+pub const AFTER_CELL: u8 = 0x1F;
 
 /// Rows as bytes with offsets, row by row.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     bytes: Vec<u8>,
-    ends: Vec<u32>,
+    ends: Vec<End>,
     columns: usize,
 }
 
 /// A place in a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
-    /// Bytes before it.
-    pub(crate) bytes: usize,
+    /// Bytes before it, those after cells too.
+    bytes: usize,
     cells: usize,
 }
 
@@ -47,13 +86,12 @@ impl Batch {
         self.clear();
         self.columns = from.columns;
         let cells = rows.start * from.columns..rows.end * from.columns;
-        let end_of = |end: u32| end & !NULL;
-        let start = cells.start.checked_sub(1).map_or(0, |before| end_of(from.ends[before]));
+        let behind = |end: End| end.at() + 1;
+        let start = cells.start.checked_sub(1).map_or(0, |before| behind(from.ends[before]));
         let ends = &from.ends[cells];
-        let end = ends.last().map_or(start, |last| end_of(*last));
-        self.bytes.extend_from_slice(&from.bytes[start as usize..end as usize]);
-        // The bit stays as it is: every end is at least as large as the start.
-        self.ends.extend(ends.iter().map(|end| end - start));
+        let end = ends.last().map_or(start, |last| behind(*last));
+        self.bytes.extend_from_slice(&from.bytes[start..end]);
+        self.ends.extend(ends.iter().map(|end| end.moved(start)));
     }
 
     /// Appends a cell with a value.
@@ -64,8 +102,8 @@ impl Batch {
 
     /// Appends a NULL cell.
     pub fn push_null(&mut self) {
-        let end = self.end();
-        self.ends.push(end | NULL);
+        self.ends.push(End::new(self.bytes.len()).of_null());
+        self.bytes.push(AFTER_CELL);
     }
 
     /// The buffer, to write a cell into piece by piece; [`Batch::end_cell`] ends it.
@@ -75,13 +113,18 @@ impl Batch {
 
     /// Ends the cell whose bytes were written into [`Batch::buffer`].
     pub fn end_cell(&mut self) {
-        let end = self.end();
-        self.ends.push(end);
+        self.ends.push(End::new(self.bytes.len()));
+        self.bytes.push(AFTER_CELL);
     }
 
     /// What is in the batch now, to go back to when a row turns out not to be whole.
     pub(crate) fn mark(&self) -> Mark {
         Mark { bytes: self.bytes.len(), cells: self.ends.len() }
+    }
+
+    /// Bytes that came after the mark, those after cells too.
+    pub(crate) fn bytes_since(&self, mark: Mark) -> usize {
+        self.bytes.len() - mark.bytes
     }
 
     /// Forgets the cells that came after the mark.
@@ -90,21 +133,14 @@ impl Batch {
         self.ends.truncate(mark.cells);
     }
 
-    fn end(&self) -> u32 {
-        u32::try_from(self.bytes.len())
-            .ok()
-            .filter(|end| end & NULL == 0)
-            .expect("a batch is far smaller than 2 GiB")
-    }
-
-    /// The bytes of all cells, one after the other.
+    /// The bytes of all cells, one after the other, [`AFTER_CELL`] after each.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Bytes of all cells.
+    /// Bytes of all cells alone.
     pub fn len_bytes(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() - self.ends.len()
     }
 
     /// Bytes that fit without growing.
@@ -127,13 +163,22 @@ impl Batch {
         self.ends.is_empty()
     }
 
+    /// Where the cells end, row by row.
+    pub fn ends_of_rows(&self) -> impl Iterator<Item = &[End]> {
+        self.ends.chunks_exact(self.columns)
+    }
+
+    /// How many cells there are, also those of a row that is not whole.
+    pub fn len_cells(&self) -> usize {
+        self.ends.len()
+    }
+
     /// All cells, row by row, [`Batch::rows`] × columns of them.
     pub fn cells(&self) -> impl Iterator<Item = Cell<'_>> {
         let mut start = 0;
-        self.ends.iter().map(move |&end| {
-            let until = (end & !NULL) as usize;
-            let cell = (end & NULL == 0).then(|| &self.bytes[start..until]);
-            start = until;
+        self.ends.iter().map(move |end| {
+            let cell = (!end.is_null()).then(|| &self.bytes[start..end.at()]);
+            start = end.at() + 1;
             cell
         })
     }

@@ -78,8 +78,8 @@ impl Producer {
     /// Whether the batch is large enough to be handed over.
     pub(crate) fn is_full(&self) -> bool {
         // Cells without bytes take room too: four bytes each for where they end.
-        self.batch.len_bytes() >= BATCH_BYTES
-            || self.batch.rows() * self.columns >= BATCH_BYTES / size_of::<u32>()
+        self.batch.bytes().len() >= BATCH_BYTES
+            || self.batch.len_cells() >= BATCH_BYTES / size_of::<u32>()
     }
 
     /// Whether the batch was begun so long ago that it should not wait to be full.
@@ -294,7 +294,7 @@ mod tests {
         let mut batch = Batch::new(1);
         let mut seen = Vec::new();
         while turns.next(&mut batch).await.expect("rows") == Next::Rows {
-            seen.extend_from_slice(batch.bytes());
+            seen.extend(batch.cells().flatten().flatten().copied());
         }
         assert_eq!(seen, b"abdd");
         assert_eq!(turns.next(&mut batch).await.expect("the end"), Next::End { rows: 4 });

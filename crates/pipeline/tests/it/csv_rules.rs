@@ -198,4 +198,27 @@ proptest! {
             prop_assert_eq!(record.iter().collect::<Vec<_>>(), expected);
         }
     }
+    /// Cells that need nothing are copied many at once; a batch that needs repair somewhere is
+    /// written cell by cell, and so is a row alone in its batch nearly so.
+    #[test]
+    fn what_stands_next_to_a_cell_changes_nothing_about_it(
+        rows in prop::collection::vec(prop::collection::vec(hard_cell(), 3), 1..8),
+        delimiter in prop::sample::select(vec![",", ";", "\t", "|"]),
+        quote in prop::sample::select(vec!["necessary", "all", "non_numeric"]),
+        line_ending in prop::sample::select(vec!["LF", "CRLF"]),
+        null_text in prop::sample::select(vec!["", "NULL"]),
+    ) {
+        let csv = json!({"delimiter": delimiter, "quote": quote, "lineEnding": line_ending, "nullText": null_text});
+        let spec = spec(&["text", "decimal", "text"], "", &csv);
+        let mut cells: Vec<Vec<Cell<'_>>> =
+            rows.iter().map(|row| row.iter().map(|cell| cell.as_deref().map(str::as_bytes)).collect()).collect();
+        let alone = encode_batches(&spec, cells.iter().map(|row| batch_of(&spec, row))).expect("encodable");
+        let together = encode(&spec, &cells);
+        prop_assert_eq!(&together.bytes, &alone.bytes);
+        prop_assert_eq!(together.warnings, alone.warnings);
+        cells.push(vec![Some(b"\xFF"); 3]);
+        let with_repair = encode(&spec, &cells);
+        prop_assert!(with_repair.bytes.starts_with(&alone.bytes));
+        prop_assert_eq!(with_repair.warnings.guarded_cells, alone.warnings.guarded_cells);
+    }
 }

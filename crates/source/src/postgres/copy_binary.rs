@@ -122,11 +122,11 @@ fn row(bytes: &[u8], forms: &[Form], batch: &mut Batch) -> Result<Option<usize>,
             return if size > MOST_ROW_BYTES { Err(Malformed::TooLarge) } else { Ok(None) };
         };
         print(form, value, batch.buffer()).map_err(|_| Malformed::Cells)?;
-        if batch.len_bytes() - mark.bytes > MOST_ROW_BYTES {
-            return Err(Malformed::TooLarge);
-        }
         batch.end_cell();
         rest = behind;
+    }
+    if batch.bytes_since(mark) > MOST_ROW_BYTES {
+        return Err(Malformed::TooLarge);
     }
     Ok(Some(bytes.len() - rest.len()))
 }

@@ -5,9 +5,14 @@
 //! own knowledge (zones other than UTC) or is not worth doing twice (floats, intervals) the
 //! server prints itself: [`form`] names the function that does.
 
+mod moment;
+mod short;
+
 use outport_domain::column::ColumnType;
 
 use crate::compile::postgres::{Family, RealType};
+use moment::{date, time, timestamp};
+use short::Short;
 
 /// How the bytes of a column's values become text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +83,7 @@ pub(super) fn print(form: Form, value: &[u8], out: &mut Vec<u8>) -> Result<(), N
         Form::Text => out.extend_from_slice(value),
         Form::Integer => integer(value, out)?,
         Form::Numeric => numeric(value, out)?,
-        Form::Timestamp => timestamp(i64_of(value)?, b"+00", out),
+        Form::Timestamp => timestamp(i64_of(value)?, true, out),
         Form::Uuid => uuid(value, out)?,
         Form::Boolean => out.push(match value {
             [0] => b'f',
@@ -87,9 +92,11 @@ pub(super) fn print(form: Form, value: &[u8], out: &mut Vec<u8>) -> Result<(), N
         }),
         Form::Date => date(i32_of(value)?, out),
         Form::Time => {
-            time(u64::try_from(i64_of(value)?).map_err(|_| NoValue)?, out);
+            let mut text = Short::new();
+            time(u64::try_from(i64_of(value)?).map_err(|_| NoValue)?, &mut text);
+            text.end(out);
         }
-        Form::LocalTimestamp => timestamp(i64_of(value)?, b"", out),
+        Form::LocalTimestamp => timestamp(i64_of(value)?, false, out),
         Form::Bytes => {
             out.extend_from_slice(b"\\x");
             for &byte in value {
@@ -152,45 +159,46 @@ fn numeric(value: &[u8], out: &mut Vec<u8>) -> Result<(), NoValue> {
     if digits.len() != usize::from(count) * 2 {
         return Err(NoValue);
     }
-    let weight = i32::from(weight.cast_signed());
-    let (front, is_finite): (&[u8], bool) = match sign {
-        0x0000 => (b"", true),
-        0x4000 => (b"-", true),
-        0xC000 => (b"NaN", false),
-        0xD000 => (b"Infinity", false),
-        0xF000 => (b"-Infinity", false),
-        _ => return Err(NoValue),
-    };
-    out.extend_from_slice(front);
-    if !is_finite {
-        return Ok(());
-    }
-    let digit = |position: i32| {
-        let at = usize::try_from(position).ok().and_then(|position| position.checked_mul(2));
-        match at.and_then(|at| digits.get(at..at + 2)) {
-            Some(&[high, low]) => u16::from_be_bytes([high, low]),
-            _ => 0,
+    let mut text = Short::new();
+    match sign {
+        0x0000 => {}
+        0x4000 => text.push(*b"-"),
+        _ => {
+            out.extend_from_slice(match sign {
+                0xC000 => b"NaN",
+                0xD000 => b"Infinity",
+                0xF000 => b"-Infinity",
+                _ => return Err(NoValue),
+            });
+            return Ok(());
         }
-    };
+    }
+    let mut digits = digits.chunks_exact(2).map(|digit| u16::from_be_bytes([digit[0], digit[1]]));
+    // Zeros before the first digit and after the last are not sent.
+    let weight = i32::from(weight.cast_signed());
     if weight < 0 {
-        out.push(b'0');
+        text.push(*b"0");
     } else {
-        out.extend_from_slice(itoa::Buffer::new().format(digit(0)).as_bytes());
-        for position in 1..=weight {
-            out.extend_from_slice(&four(digit(position))?);
+        text.push_number(digits.next().unwrap_or_default())?;
+        for _ in 0..weight {
+            text.push(four(digits.next().unwrap_or_default())?);
+            text.spill(out);
         }
     }
     let mut scale = usize::from(scale & 0x3FFF);
     if scale > 0 {
-        out.push(b'.');
-        let mut position = weight + 1;
-        while scale > 0 {
-            let shown = scale.min(4);
-            out.extend_from_slice(&four(digit(position))?[..shown]);
-            scale -= shown;
-            position += 1;
-        }
+        text.push(*b".");
     }
+    let mut unsent = -1 - weight;
+    while scale > 0 {
+        let digit = if unsent > 0 { 0 } else { digits.next().unwrap_or_default() };
+        unsent -= 1;
+        text.push(four(digit)?);
+        text.take_back(4 - scale.min(4));
+        text.spill(out);
+        scale -= scale.min(4);
+    }
+    text.end(out);
     Ok(())
 }
 
@@ -227,79 +235,10 @@ fn uuid(value: &[u8], out: &mut Vec<u8>) -> Result<(), NoValue> {
     Ok(())
 }
 
-const DAY_MICROSECONDS: i64 = 86_400_000_000;
-
-/// Days since 2000-01-01.
-fn date(days: i32, out: &mut Vec<u8>) {
-    match days {
-        i32::MAX => out.extend_from_slice(b"infinity"),
-        i32::MIN => out.extend_from_slice(b"-infinity"),
-        _ => {
-            let bc = year_month_day(i64::from(days), out);
-            out.extend_from_slice(if bc { b" BC" } else { b"" });
-        }
-    }
-}
-
-/// Microseconds since 2000-01-01.
-fn timestamp(microseconds: i64, zone: &[u8], out: &mut Vec<u8>) {
-    match microseconds {
-        i64::MAX => out.extend_from_slice(b"infinity"),
-        i64::MIN => out.extend_from_slice(b"-infinity"),
-        _ => {
-            let bc = year_month_day(microseconds.div_euclid(DAY_MICROSECONDS), out);
-            out.push(b' ');
-            time(microseconds.rem_euclid(DAY_MICROSECONDS).cast_unsigned(), out);
-            out.extend_from_slice(zone);
-            out.extend_from_slice(if bc { b" BC" } else { b"" });
-        }
-    }
-}
-
-/// Prints the day and says whether its year is before Christ.
-fn year_month_day(days: i64, out: &mut Vec<u8>) -> bool {
-    // The Gregorian calendar for all time, in eras of 400 years that begin on the first of March
-    // of the year 0.
-    let day = days + 730_425;
-    let era = day.div_euclid(146_097);
-    let day_of_era = day.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day_of_month = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-
-    let bc = year <= 0;
-    let shown = if bc { 1 - year } else { year }.cast_unsigned();
-    if let Ok(Ok(digits)) = u16::try_from(shown).map(four) {
-        out.extend_from_slice(&digits);
-    } else {
-        out.extend_from_slice(itoa::Buffer::new().format(shown).as_bytes());
-    }
-    let ([m1, m2], [d1, d2]) = (TWO[month as usize], TWO[day_of_month as usize]);
-    out.extend_from_slice(&[b'-', m1, m2, b'-', d1, d2]);
-    bc
-}
-
-/// Microseconds since midnight, a whole day at most.
-fn time(microseconds: u64, out: &mut Vec<u8>) {
-    let (seconds, fraction) = (microseconds / 1_000_000, microseconds % 1_000_000);
-    let two = |number: u64| TWO[(number % 100) as usize];
-    let ([h1, h2], [m1, m2], [s1, s2]) =
-        (two(seconds / 3_600), two(seconds / 60 % 60), two(seconds % 60));
-    out.extend_from_slice(&[h1, h2, b':', m1, m2, b':', s1, s2]);
-    if fraction > 0 {
-        let (head, middle, tail) = (two(fraction / 10_000), two(fraction / 100), two(fraction));
-        let digits = [b'.', head[0], head[1], middle[0], middle[1], tail[0], tail[1]];
-        let shown = digits.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last + 1);
-        out.extend_from_slice(&digits[..shown]);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::{fmt::Write as _, iter};
+
     use super::{Form, NoValue, print};
 
     fn printed(form: Form, value: &[u8]) -> Result<String, NoValue> {
@@ -336,14 +275,26 @@ mod tests {
     }
 
     #[test]
-    fn days_are_counted_as_the_server_counts_them() {
-        let days = |days: i32| printed(Form::Date, &days.to_be_bytes()).expect("a day");
-        assert_eq!(days(0), "2000-01-01");
-        assert_eq!(days(59), "2000-02-29");
-        assert_eq!(days(-1), "1999-12-31");
-        assert_eq!(days(-730_119), "0001-01-01");
-        assert_eq!(days(-730_120), "0001-12-31 BC");
-        assert_eq!(days(i32::MAX), "infinity");
-        assert_eq!(days(i32::MIN), "-infinity");
+    fn numbers_of_any_length_keep_every_digit() {
+        for groups in 1..40_i16 {
+            for scale in [0, 1, 4, 7, 40, 200] {
+                let mut value = Vec::new();
+                for word in [groups, groups / 2, 0x4000, scale] {
+                    value.extend_from_slice(&word.to_be_bytes());
+                }
+                let digits = (1..=groups).map(|group| group * 241);
+                digits.clone().for_each(|digit| value.extend_from_slice(&digit.to_be_bytes()));
+                let mut all = String::new();
+                digits.for_each(|digit| write!(all, "{digit:04}").expect("memory"));
+                let (whole, decimals) = all.split_at(4 * (usize::from(groups as u16) / 2 + 1));
+                let mut expected = format!("-{}", whole.trim_start_matches('0'));
+                if scale > 0 {
+                    let decimals: String =
+                        decimals.chars().chain(iter::repeat('0')).take(scale as usize).collect();
+                    expected = format!("{expected}.{decimals}");
+                }
+                assert_eq!(printed(Form::Numeric, &value).as_deref(), Ok(&*expected));
+            }
+        }
     }
 }
