@@ -196,7 +196,7 @@ impl World {
             resource: "order".to_owned(),
             format: Format::Csv,
             compression: Compression::None,
-        split: false,
+            split: false,
             columns: vec!["code".to_owned()],
             filters: "{}".to_owned(),
             resolved_filters: None,
