@@ -23,7 +23,6 @@ cases=("${@:3}")
 
 peers=$root/target/tools/peers
 node_packages=(pg@8.23.1 pg-query-stream@4.17.0 csv-stringify@6.9.0)
-sink=http://127.0.0.1:$((port + 2))
 six='id code status totalAmount createdAt customerName'
 nine="$six note organizationId companyId"
 columns_of() { [[ $1 == six ]] && echo "$six" || echo "$nine"; }
@@ -46,8 +45,7 @@ settings_of() {
         [[ $url == *\?* ]] && url+='&connections=1' || url+='?connections=1'
     fi
     printf '%s\n' "OUTPORT_CONNECTIONS_BENCH=$url"
-    [[ $1 != s3 ]] || printf 'OUTPORT_S3_%s\n' BUCKET=bench "ENDPOINT=$sink" PATH_STYLE=true \
-        ACCESS_KEY_ID=bench SECRET_ACCESS_KEY=bench
+    [[ $1 != s3 ]] || printf '%s\n' "${bucket[@]}"
 }
 
 # The peers, each in a shell of its own: all orders, $columns of them, into $file.
@@ -165,10 +163,7 @@ room $((rows * 1000))
 set_stage "$rows" "${sources[@]}"
 for one in postgres "${sources[@]}"; do server[$one]=$(server_pid "$one"); done
 start api "$port"
-if [[ " ${cases[*]} " == *' s3 '* ]]; then
-    node "$bench/null_sink.mjs" $((port + 2)) >"$folder/sink.log" 2>&1 &
-    pid[sink]=$!
-fi
+[[ " ${cases[*]} " != *' s3 '* ]] || start_sink
 
 postgres=$(url_of postgres)
 file=$folder/peer.csv

@@ -88,6 +88,17 @@ stop() {
     unset "pid[$1]"
 }
 
+# start_sink: a bucket that keeps nothing; $sink is its server, and with the settings ${bucket[@]}
+# a worker writes there.
+sink=http://127.0.0.1:$((port + 2))
+bucket=(OUTPORT_S3_BUCKET=bench "OUTPORT_S3_ENDPOINT=$sink" OUTPORT_S3_PATH_STYLE=true
+    OUTPORT_S3_ACCESS_KEY_ID=bench OUTPORT_S3_SECRET_ACCESS_KEY=bench)
+start_sink() {
+    need node
+    node "$bench/null_sink.mjs" $((port + 2)) >"$folder/sink.log" 2>&1 &
+    pid[sink]=$!
+}
+
 # Of a process: seconds of processors so far, and KiB of memory (VmRSS now, VmHWM at most).
 processors() { awk -v ticks="$ticks" '{ sub(/.*\) /, ""); print ($12 + $13) / ticks }' "/proc/$1/stat"; }
 held() { awk -v name="$2:" '$1 == name { print $2 }' "/proc/$1/status"; }
