@@ -74,13 +74,19 @@ pub(super) fn redact(text: &str) -> String {
 }
 
 fn without_ipv6(text: &str) -> String {
+    let mut taken_out_until = None;
     IPV6.replace_all(text, |found: &Captures| {
         let whole = found.get(0).expect("group 0 is the match");
         let word = |c: char| c.is_alphanumeric() || c == '_';
-        let in_a_word =
-            text[..whole.start()].ends_with(word) || text[whole.end()..].starts_with(word);
+        // What was taken out just before it is no word any more.
+        let after_a_word =
+            taken_out_until != Some(whole.start()) && text[..whole.start()].ends_with(word);
+        let in_a_word = after_a_word || text[whole.end()..].starts_with(word);
         match address_end(&found[1]) {
-            Some(rest) if !in_a_word => format!("{REDACTED}{rest}"),
+            Some(rest) if !in_a_word => {
+                taken_out_until = Some(whole.end());
+                format!("{REDACTED}{rest}")
+            }
             _ => whole.as_str().to_owned(),
         }
     })
