@@ -11,7 +11,7 @@ rounds=${1:-3}
 sizes=("${@:2}")
 [[ ${#sizes[@]} -gt 0 ]] || sizes=(1000000 5000000 20000000)
 
-room $(($(printf '%s\n' "${sizes[@]}" | awk '{ all += $1; if ($1 > most) most = $1 } END { print all * 400 + most * 300 }')))
+room $(($(printf '%s\n' "${sizes[@]}" | awk '{ all += $1; if ($1 > most) most = $1 } END { print all * 300 + most * 220 }')))
 set_stage 1
 for rows in "${sizes[@]}"; do
     say "making a table of $rows rows"

@@ -40,6 +40,9 @@ leave() {
 trap leave EXIT
 trap 'exit 130' INT TERM
 need psql curl jq
+for one in $port $((port + 1)) $((port + 2)); do
+    ! (: <"/dev/tcp/127.0.0.1/$one") 2>/dev/null || { say "something listens at port $one; BENCH_PORT says others"; exit 1; }
+done
 
 # Release executables; BENCH_BIN names a folder with others.
 if [[ -z ${BENCH_BIN:-} ]]; then
