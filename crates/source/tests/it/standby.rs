@@ -46,7 +46,9 @@ impl Cluster {
         )
         .with_data(&folder.join("data"))
         .run();
-        Self::start(folder, "-c max_standby_streaming_delay=0 -c hot_standby_feedback=off")
+        let settings = "-c max_standby_streaming_delay=0 -c hot_standby_feedback=off \
+                        -c log_recovery_conflict_waits=on -c deadlock_timeout=1ms";
+        Self::start(folder, settings)
     }
 
     fn start(folder: PathBuf, settings: &str) -> Self {
@@ -73,6 +75,12 @@ impl Cluster {
     fn url(&self) -> String {
         let folder = self.folder.to_str().expect("a path").replace('/', "%2F");
         format!("postgres://postgres@{folder}:5432/postgres")
+    }
+
+    /// How often its recovery has waited for somebody, as its log says.
+    fn waits(&self) -> usize {
+        let log = fs::read_to_string(self.folder.join("log")).expect("the server's log");
+        log.matches("recovery still waiting").count()
     }
 
     async fn client(&self) -> PgConnection {
@@ -204,7 +212,12 @@ async fn what_stands_in_the_way_of_recovery_is_tried_again() {
         // What the snapshot still sees is removed at the primary.
         let gone = ROWS - connections;
         run(&mut writer, &format!("DELETE FROM t WHERE id = {gone}")).await;
+        let waits = standby.waits();
         run(&mut writer, "VACUUM t").await;
+        until(Duration::from_secs(20), "recovery waits for the stream", async || {
+            standby.waits() > waits
+        })
+        .await;
         let error = ending(stream).await;
         assert_eq!(
             (error.code, error.disposition),
