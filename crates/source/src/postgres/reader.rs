@@ -3,6 +3,14 @@
 //! The end is proven: sqlx ends the stream only after `CopyDone`, `CommandComplete` and
 //! `ReadyForQuery` have come, and a connection that breaks before is an error (0.9, `copy.rs`).
 //! On top of that the transaction's COMMIT must be answered.
+//!
+//! Measured, in processor seconds for a million rows of the six columns of `tests/bench` on two
+//! cores: 0.50 of the server, where its text form takes 0.66; 0.39 of ours. Of these the kernel
+//! has 0.07, SHA-256 0.05, CSV 0.07, printing 0.08, and 0.09 are sqlx's: a message of its own, a
+//! locked mutex and shared bytes for each row. A reader of the socket of our own, tried without
+//! its printing, took 0.03 with all it asked of the kernel; it would have to log in by itself.
+//! Within 3 % of each other, so left as they are: two, three and one connection; ranges of 256
+//! and of 1,024 pages; reads of 8 and of 64 KiB.
 
 use std::pin::pin;
 
