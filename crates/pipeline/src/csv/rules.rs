@@ -176,8 +176,8 @@ fn edge_is_unicode_space(cell: &[u8]) -> bool {
 }
 
 /// Whether a spreadsheet would run the cell (rule 16). Cells of numeric and temporal columns
-/// pass when they are made of what numbers and times are made of; `SQLite` may hold any text
-/// in them.
+/// pass when they are made of what numbers, times and PostgreSQL's money are made of; `SQLite` may
+/// hold any text in them.
 fn looks_like_formula(cell: &[u8], column_type: ColumnType) -> bool {
     let Some(first) = cell.first() else { return false };
     if !matches!(first, b'=' | b'+' | b'-' | b'@' | b'\t' | b'\r' | b'\n') {
@@ -185,7 +185,8 @@ fn looks_like_formula(cell: &[u8], column_type: ColumnType) -> bool {
     }
     if column_type.is_numeric() || column_type.is_temporal() {
         let harmless = |byte: &u8| {
-            byte.is_ascii_alphanumeric() || matches!(byte, b' ' | b'.' | b':' | b'+' | b'-')
+            byte.is_ascii_alphanumeric()
+                || matches!(byte, b' ' | b'.' | b':' | b'+' | b'-' | b'$' | b',')
         };
         return !cell.iter().all(harmless);
     }
@@ -238,7 +239,7 @@ mod tests {
         for plain in ["", "-1", "+1.50", "-0001", "a=1", " =1", "'=1", "\u{ff1d}1"] {
             assert!(!looks_like_formula(plain.as_bytes(), ColumnType::Text), "{plain:?}");
         }
-        for number in ["-1e5", "-Infinity", "-1 days +02:00:00", "+1"] {
+        for number in ["-1e5", "-Infinity", "-1 days +02:00:00", "+1", "-$1,234.50"] {
             assert!(!looks_like_formula(number.as_bytes(), ColumnType::Decimal), "{number:?}");
         }
         assert!(
