@@ -61,6 +61,17 @@ fn write_pieces(file: &fs::File, bytes: &[u8], mut offset: u64) -> io::Result<()
     Ok(())
 }
 
+/// Lets the kernel begin to write a part to the disk, without waiting for it: it would begin after
+/// half a minute, and the sync at the end would wait for all of the file (measured: 0.7 of 5.6 s
+/// for 448 MB). Advice alone: the sync is what counts, so a refusal is none of ours.
+fn begin_writeback(file: &fs::File, offset: u64, size: u64) {
+    // What is not on the disk yet is kept, but its writing begins.
+    #[cfg(target_os = "linux")]
+    if let Some(size) = std::num::NonZero::new(size) {
+        let _ = rustix::fs::fadvise(file, offset, Some(size), rustix::fs::Advice::DontNeed);
+    }
+}
+
 impl LocalUpload {
     pub(super) async fn create(
         id: String,
@@ -117,7 +128,9 @@ impl Upload for LocalUpload {
             Target::Offset(offset) => {
                 // A repetition of a part that waited must not be overwritten by it later.
                 ignore_missing(fs::remove_file(&waiting))?;
-                write_pieces(&file, &bytes, offset)
+                write_pieces(&file, &bytes, offset)?;
+                begin_writeback(&file, offset, size);
+                Ok(())
             }
             Target::Waiting => fs::write(&waiting, &bytes),
         })
