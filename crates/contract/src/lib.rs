@@ -22,4 +22,5 @@ pub mod manifest;
 pub mod redaction;
 pub mod sealed;
 pub mod signature;
+pub mod stream;
 pub mod time;
