@@ -35,17 +35,23 @@ pub enum Permission {
     DeliveriesAdmin,
     /// Make and revoke API tokens of one's organization.
     TokensAdmin,
+    /// Store, change, test and delete connections of one's organization.
+    ConnectionsAdmin,
+    /// Read whatever one's organization's connections may read, by the Fetcher facade.
+    FetcherRun,
 }
 
 impl Permission {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::ExportsRead,
         Self::ExportsWrite,
         Self::ExportsActFor,
         Self::ResourcesRead,
         Self::DeliveriesAdmin,
         Self::TokensAdmin,
+        Self::ConnectionsAdmin,
+        Self::FetcherRun,
     ];
 
     /// The scope's name in tokens and claims, e.g. `exports:read`.
@@ -57,6 +63,8 @@ impl Permission {
             Self::ResourcesRead => "resources:read",
             Self::DeliveriesAdmin => "deliveries:admin",
             Self::TokensAdmin => "tokens:admin",
+            Self::ConnectionsAdmin => "connections:admin",
+            Self::FetcherRun => "fetcher:run",
         }
     }
 }

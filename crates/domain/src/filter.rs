@@ -16,7 +16,7 @@ use crate::{
     selection::{Place, Predicate, Test},
 };
 pub use operand::day_start;
-use operand::{Operand, Wrong, operand};
+pub(crate) use operand::{Operand, Wrong, operand};
 pub use operator::Operator;
 use relative::Relative;
 pub use resolved::resolved;

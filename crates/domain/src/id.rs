@@ -36,6 +36,8 @@ kinds! {
     Delivery => DeliveryId,
     /// An API token.
     Token => TokenId,
+    /// A stored connection.
+    Connection => ConnectionId,
 }
 
 impl<T> Id<T> {

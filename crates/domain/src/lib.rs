@@ -14,8 +14,11 @@
 //! and clocks: who needs the time is given it.
 
 pub mod caller;
+pub mod canonical;
 pub mod column;
+pub mod connection;
 pub mod crash;
+pub mod data_request;
 pub mod dialect;
 pub mod failure;
 pub mod file_name;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::id::JobId;
+use crate::id::{JobId, OrganizationId};
 
 /// The key of an object in the store: ASCII letters, digits, `-`, `_`, `.` and `/`, no empty or
 /// dotted segment, so it is safe as a path and in a URL as it is.
@@ -28,6 +28,18 @@ impl ObjectKey {
     ) -> Result<Self, InvalidObjectKey> {
         let number = if run <= 1 { String::new() } else { format!(".{run}") };
         Self::parse(&format!("data-transfer/exports/{job}/{stem}{number}.{extension}"))
+    }
+
+    /// The key of a result asked for as of a Fetcher: `external-data/<job>.json`, with the run as
+    /// ever, behind the tenant where tenants share a store.
+    pub fn of_fetcher(
+        job: JobId,
+        run: u32,
+        tenant: Option<OrganizationId>,
+    ) -> Result<Self, InvalidObjectKey> {
+        let tenant = tenant.map(|tenant| format!("{tenant}/")).unwrap_or_default();
+        let number = if run <= 1 { String::new() } else { format!(".{run}") };
+        Self::parse(&format!("{tenant}external-data/{job}{number}.json"))
     }
 
     /// The key of a file of a split export: `<stem>-0001.<extension>`, with the run as ever.
@@ -85,6 +97,16 @@ mod tests {
             second.as_str(),
             "data-transfer/exports/0197f604-49fe-7b73-bb81-df2e93a7e47d/orders.2.csv"
         );
+    }
+
+    #[test]
+    fn a_fetchers_result_is_where_a_fetcher_puts_it() {
+        let job = "6a5b0f8c-2f1e-4a41-9f0e-3d2c1b0a9e88".parse().expect("an id");
+        let tenant = "0197a801-1690-7590-b3cf-19599b9be3e4".parse().expect("an id");
+        let of = |run, tenant| ObjectKey::of_fetcher(job, run, tenant).expect("a key").to_string();
+        assert_eq!(of(1, None), format!("external-data/{job}.json"));
+        assert_eq!(of(2, None), format!("external-data/{job}.2.json"));
+        assert_eq!(of(1, Some(tenant)), format!("{tenant}/external-data/{job}.json"));
     }
 
     #[test]

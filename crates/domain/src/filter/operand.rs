@@ -12,13 +12,13 @@ use crate::{
 };
 
 /// One value of a condition: as it is, or a day that stands for all its instants.
-pub(super) enum Operand {
+pub(crate) enum Operand {
     Exact(Value),
     Day { start: Value, next: Value },
 }
 
 impl Operand {
-    pub(super) fn range(self, from: bool, to: bool) -> Test {
+    pub(crate) fn range(self, from: bool, to: bool) -> Test {
         let bound = |value, inclusive| Some(Bound { value, inclusive });
         match self {
             Self::Exact(value) => Test::Range {
@@ -33,7 +33,7 @@ impl Operand {
     }
 
     /// `>=` when `own` is in, `>` when it is not: after a day means from the next day on.
-    pub(super) fn above(self, own: bool) -> Test {
+    pub(crate) fn above(self, own: bool) -> Test {
         let (value, inclusive) = match self {
             Self::Exact(value) => (value, own),
             Self::Day { start, next } => (if own { start } else { next }, true),
@@ -42,7 +42,7 @@ impl Operand {
     }
 
     /// `<=` when `own` is in, `<` when it is not: up to a day means to its end.
-    pub(super) fn below(self, own: bool) -> Test {
+    pub(crate) fn below(self, own: bool) -> Test {
         let (value, inclusive) = match self {
             Self::Exact(value) => (value, own),
             Self::Day { start, next } => (if own { next } else { start }, false),
@@ -51,13 +51,13 @@ impl Operand {
     }
 }
 
-pub(super) enum Wrong {
+pub(crate) enum Wrong {
     Type(&'static str),
     Value(&'static str),
 }
 
 /// Reads one value as a column of this type takes it.
-pub(super) fn operand(raw: &RawValue, column_type: ColumnType, zone: Tz) -> Result<Operand, Wrong> {
+pub(crate) fn operand(raw: &RawValue, column_type: ColumnType, zone: Tz) -> Result<Operand, Wrong> {
     let text = match type_of(raw) {
         JsonType::String => {
             let text: String =
