@@ -17,6 +17,9 @@ mod m0003_access;
 mod m0004_compression;
 mod m0005_split_exports;
 mod m0006_resolved_filters;
+mod m0007_result_signatures;
+mod m0009_facade;
+mod m0010_channels;
 
 pub use sea_orm_migration::MigratorTrait;
 use sea_orm_migration::prelude::*;
@@ -35,6 +38,9 @@ impl MigratorTrait for Migrator {
             Box::new(m0004_compression::Migration),
             Box::new(m0005_split_exports::Migration),
             Box::new(m0006_resolved_filters::Migration),
+            Box::new(m0007_result_signatures::Migration),
+            Box::new(m0009_facade::Migration),
+            Box::new(m0010_channels::Migration),
         ]
     }
 }

@@ -54,6 +54,10 @@ pub struct ManifestFile {
     pub size_bytes: u64,
     /// SHA-256 of these bytes, lower-case hex.
     pub sha256: String,
+    /// HMAC-SHA256 of these bytes, lower-case hex, with the key that the manifest is signed with.
+    /// Not there in manifests of before files were signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hmac: Option<String>,
 }
 
 #[cfg(test)]
@@ -62,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_manifest_is_written_as_consumers_know_it() {
-        let text = r#"{"version":1,"exportJobId":"0197f604-49fe-7b73-bb81-df2e93a7e47d","resource":"order","format":"CSV","compression":"gzip","contentType":"application/gzip","columns":["code","note"],"snapshotAt":"2026-07-04T12:20:00.000Z","totalRows":12,"sizeBytes":345,"files":[{"number":1,"name":"Março-0001.csv.gz","key":"data-transfer/exports/0197f604-49fe-7b73-bb81-df2e93a7e47d/orders-0001.csv.gz","rows":12,"sizeBytes":345,"sha256":"abab"}]}"#;
+        let text = r#"{"version":1,"exportJobId":"0197f604-49fe-7b73-bb81-df2e93a7e47d","resource":"order","format":"CSV","compression":"gzip","contentType":"application/gzip","columns":["code","note"],"snapshotAt":"2026-07-04T12:20:00.000Z","totalRows":12,"sizeBytes":345,"files":[{"number":1,"name":"Março-0001.csv.gz","key":"data-transfer/exports/0197f604-49fe-7b73-bb81-df2e93a7e47d/orders-0001.csv.gz","rows":12,"sizeBytes":345,"sha256":"abab","hmac":"cdcd"}]}"#;
         let manifest: Manifest = serde_json::from_str(text).expect("a manifest");
         assert_eq!(manifest.version, VERSION);
         assert_eq!(serde_json::to_string(&manifest).expect("JSON"), text);
@@ -71,7 +75,8 @@ mod tests {
     #[test]
     fn members_of_a_later_day_are_passed_over() {
         let text =
-            r#"{"number":1,"name":"a","key":"b","rows":0,"sizeBytes":1,"sha256":"","hmac":"x"}"#;
-        assert_eq!(serde_json::from_str::<ManifestFile>(text).expect("a file").size_bytes, 1);
+            r#"{"number":1,"name":"a","key":"b","rows":0,"sizeBytes":1,"sha256":"","later":"x"}"#;
+        let file: ManifestFile = serde_json::from_str(text).expect("a file");
+        assert_eq!((file.size_bytes, file.hmac), (1, None), "of an earlier day, too");
     }
 }

@@ -1,21 +1,24 @@
 //! The `ExportJob` and its total state machine.
 
+mod event;
+mod file;
 mod format;
+mod kind;
 mod progress;
 mod status;
 
 use chrono::{DateTime, Utc};
-use outport_contract::export_event::{ExportEvent, ExportEventType, ExportJobData};
-use serde_json::value::RawValue;
 
 use crate::{
     caller::Caller,
     failure::FailureCode,
     id::{CompanyId, CooperativeId, JobId, OrganizationId, ScheduleId},
     locale::Locale,
-    object_key::ObjectKey,
 };
+pub use event::InvalidEnd;
+pub use file::{FinishedFile, FinishedPart, Protection, Warnings};
 pub use format::{Compression, Format};
+pub use kind::JobKind;
 pub use progress::Progress;
 pub use status::{IllegalStep, JobStatus, Step};
 
@@ -99,61 +102,13 @@ impl Stage {
     }
 }
 
-/// What was changed on the way to the file, counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Warnings {
-    /// Cells with invalid UTF-8 or NUL, replaced by U+FFFD.
-    pub replaced_cells: u64,
-    /// Cells and headers that got an apostrophe by the formula guard.
-    pub guarded_cells: u64,
-}
-
-impl std::ops::AddAssign for Warnings {
-    fn add_assign(&mut self, other: Self) {
-        self.replaced_cells += other.replaced_cells;
-        self.guarded_cells += other.guarded_cells;
-    }
-}
-
-/// What a finished run made: one file, or the files of a split export with their manifest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FinishedFile {
-    /// Where it is; of a split export: where its manifest is.
-    pub key: ObjectKey,
-    /// Bytes as delivered; of a split export: of all its files, without the manifest.
-    pub size_bytes: u64,
-    /// Bytes as stored; of a split export: of its manifest.
-    pub stored_bytes: u64,
-    /// Data rows of all files, headers not counted.
-    pub total_rows: u64,
-    /// SHA-256 of the bytes as delivered, lower-case hex; of a split export: of its manifest.
-    pub sha256: String,
-    /// What was changed on the way.
-    pub warnings: Warnings,
-    /// The moment that the rows were seen at.
-    pub snapshot_at: DateTime<Utc>,
-}
-
-/// One of the numbered files of a split export.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FinishedPart {
-    /// Its place among them, counted from 1.
-    pub number: u32,
-    /// Where it is.
-    pub key: ObjectKey,
-    /// Data rows, the header not counted.
-    pub rows: u64,
-    /// Bytes as delivered.
-    pub size_bytes: u64,
-    /// SHA-256 of these bytes, lower-case hex.
-    pub sha256: String,
-}
-
 /// A job as its row says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExportJob {
     /// Its id.
     pub id: JobId,
+    /// What kind of work it is.
+    pub kind: JobKind,
     /// The schedule that produced it.
     pub schedule: Option<ScheduleId>,
     /// What its rows are limited to.
@@ -213,41 +168,6 @@ pub struct ExportJob {
 }
 
 impl ExportJob {
-    /// The event of this job's end, as the contract prints it.
-    pub fn event(&self, event_type: ExportEventType) -> ExportEvent {
-        ExportEvent { event_type, data: self.event_data() }
-    }
-
-    /// The wire form of the job itself.
-    pub fn event_data(&self) -> ExportJobData {
-        ExportJobData {
-            export_job_id: self.id.uuid(),
-            export_scheduled_id: self.schedule.map(crate::id::Id::uuid),
-            organization_id: self.scope.organization.uuid(),
-            company_id: self.scope.company.map(crate::id::Id::uuid),
-            cooperative_id: self.scope.cooperative.map(crate::id::Id::uuid),
-            requested_by_user_id: self.caller.user.uuid(),
-            resource: self.resource.clone(),
-            scope_type: self.scope.scope_type.name().to_owned(),
-            format: self.format.name().to_owned(),
-            columns: self.columns.clone(),
-            filters: raw_object(&self.filters),
-            file_key: self.file.as_ref().map(|file| file.key.as_str().to_owned()),
-            file_name: self.file_name.clone(),
-            content_type: self.content_type().to_owned(),
-            size_bytes: self.file.as_ref().map(|file| file.size_bytes),
-            total_rows: self.file.as_ref().map(|file| file.total_rows),
-            failure_reason: self.failure.as_ref().map(|(code, _)| code.name().to_owned()),
-            status: self.status.name().to_owned(),
-            expires_at: self.expires_at.map(Into::into),
-            started_at: self.started_at.map(Into::into),
-            finished_at: self.finished_at.map(Into::into),
-            created_at: self.created_at.into(),
-            updated_at: self.updated_at.into(),
-            deleted_at: self.deleted_at.map(Into::into),
-        }
-    }
-
     /// The media type of what its key names: the file, or the manifest of a split export.
     pub fn content_type(&self) -> &'static str {
         if self.split { Format::Json.content_type() } else { self.part_content_type() }
@@ -262,11 +182,4 @@ impl ExportJob {
     pub fn recipient(&self) -> Option<&str> {
         self.notify_email.as_deref().or(self.caller.email.as_deref())
     }
-}
-
-/// A text that was JSON when it was accepted, as raw JSON again.
-fn raw_object(text: &str) -> Box<RawValue> {
-    RawValue::from_string(text.to_owned()).unwrap_or_else(|_| {
-        RawValue::from_string("{}".to_owned()).expect("an empty object is JSON")
-    })
 }

@@ -1,11 +1,12 @@
 //! A job as its row, and back.
 
+use outport_contract::job_event::Integrity;
 use outport_domain::{
     failure::FailureCode,
     id::{CompanyId, CooperativeId, Id, JobId, OrganizationId, ScheduleId},
     job::{
-        Compression, ExportJob, FinishedFile, Format, JobScope, JobStatus, Progress, ScopeType,
-        Stage, Warnings,
+        Compression, ExportJob, FinishedFile, Format, JobKind, JobScope, JobStatus, Progress,
+        Protection, ScopeType, Stage, Warnings,
     },
     locale::Locale,
     object_key::ObjectKey,
@@ -27,6 +28,7 @@ pub fn of_new(job: &NewJob, now: i64) -> Result<Model, StoreError> {
     let requested_at = instant::millis(job.requested_at);
     Ok(Model {
         id: job.id.uuid(),
+        kind: job.kind.name().to_owned(),
         schedule_id: job.schedule.map(Id::uuid),
         organization_id: job.scope.organization.uuid(),
         scope_type: job.scope.scope_type.name().to_owned(),
@@ -52,6 +54,9 @@ pub fn of_new(job: &NewJob, now: i64) -> Result<Model, StoreError> {
         stored_bytes: None,
         total_rows: None,
         sha256: None,
+        hmac: None,
+        hmac_key_version: None,
+        protection: Protection::None.name().to_owned(),
         replaced_cells: 0,
         guarded_cells: 0,
         snapshot_at: None,
@@ -82,6 +87,7 @@ pub fn of_new(job: &NewJob, now: i64) -> Result<Model, StoreError> {
 pub fn read(row: &Model) -> Result<ExportJob, StoreError> {
     Ok(ExportJob {
         id: JobId::from_uuid(row.id),
+        kind: known("kind", &row.kind, JobKind::from_name)?,
         schedule: row.schedule_id.map(ScheduleId::from_uuid),
         scope: JobScope {
             scope_type: known("scope type", &row.scope_type, ScopeType::from_name)?,
@@ -137,6 +143,8 @@ pub fn set_file(row: &mut Model, file: &FinishedFile) {
     row.stored_bytes = Some(file.stored_bytes as i64);
     row.total_rows = Some(file.total_rows as i64);
     row.sha256 = Some(file.sha256.clone());
+    (row.hmac, row.hmac_key_version) = integrity_columns(file.integrity.as_ref());
+    file.protection.name().clone_into(&mut row.protection);
     row.replaced_cells = file.warnings.replaced_cells as i64;
     row.guarded_cells = file.warnings.guarded_cells as i64;
     row.snapshot_at = Some(instant::millis(file.snapshot_at));
@@ -171,12 +179,31 @@ fn file(row: &Model) -> Result<Option<FinishedFile>, StoreError> {
         stored_bytes: row.stored_bytes.ok_or_else(incomplete)? as u64,
         total_rows: row.total_rows.ok_or_else(incomplete)? as u64,
         sha256: row.sha256.clone().ok_or_else(incomplete)?,
+        integrity: integrity(row.hmac.as_deref(), row.hmac_key_version)?,
+        protection: known("protection", &row.protection, Protection::from_name)?,
         warnings: Warnings {
             replaced_cells: row.replaced_cells as u64,
             guarded_cells: row.guarded_cells as u64,
         },
         snapshot_at: instant::at(row.snapshot_at.ok_or_else(incomplete)?)?,
     }))
+}
+
+/// The columns of a signature: its digits, and the version of its key.
+pub fn integrity_columns(integrity: Option<&Integrity>) -> (Option<String>, Option<i32>) {
+    integrity.map(|said| (said.signature.clone(), i32::from(said.key_version))).unzip()
+}
+
+/// The signature that these columns hold, if any.
+pub fn integrity(
+    hmac: Option<&str>,
+    key_version: Option<i32>,
+) -> Result<Option<Integrity>, StoreError> {
+    let Some(hmac) = hmac else { return Ok(None) };
+    let key_version = key_version
+        .and_then(|version| u16::try_from(version).ok())
+        .ok_or_else(|| StoreError::Corrupt("a signature lacks its key's version".to_owned()))?;
+    Ok(Some(Integrity::new(hmac.to_owned(), key_version)))
 }
 
 fn failure(row: &Model) -> Result<Option<(FailureCode, String)>, StoreError> {

@@ -1,7 +1,7 @@
 //! The outbox: an event row and one delivery for each active handler, in the transaction that
 //! makes the fact true.
 
-use outport_contract::export_event::ExportEventType;
+use outport_contract::{export_event::ExportEventType, job_event::JobEvent};
 use outport_domain::{
     id::{DeliveryId, EventId},
     job::ExportJob,
@@ -19,35 +19,57 @@ use crate::{
 /// Rows of one INSERT, so that no statement has more values than either engine takes.
 pub const ROWS_PER_INSERT: usize = 500;
 
-/// Appends one event for each of these jobs, all of one type, with its deliveries.
+/// An event of a job that is about to be appended. Its body stays as it is for ever, whatever
+/// becomes of the job's row.
+pub struct NewEvent<'a> {
+    job: &'a ExportJob,
+    name: &'static str,
+    body: String,
+}
+
+impl<'a> NewEvent<'a> {
+    /// `export.*`: the whole job, as its row is now.
+    pub fn of_export(job: &'a ExportJob, event_type: ExportEventType) -> Result<Self, StoreError> {
+        let body = serde_json::to_string(&job.event(event_type))
+            .map_err(|error| StoreError::Refused(error.into()))?;
+        Ok(Self { job, name: event_type.name(), body })
+    }
+
+    /// `job.*`, for a broker.
+    pub fn of_job(job: &'a ExportJob, event: &JobEvent) -> Self {
+        Self { job, name: event.event_type().name(), body: event.body() }
+    }
+
+    fn row(self, now: i64) -> event::Model {
+        event::Model {
+            id: EventId::new().uuid(),
+            event_type: self.name.to_owned(),
+            job_id: self.job.id.uuid(),
+            organization_id: self.job.scope.organization.uuid(),
+            body: self.body,
+            created_at: now,
+        }
+    }
+}
+
+/// Appends events, in order, with their deliveries.
 pub async fn emit(
     tx: &mut Tx,
-    event_type: ExportEventType,
-    jobs: &[ExportJob],
+    events: impl IntoIterator<Item = NewEvent<'_>>,
 ) -> Result<(), StoreError> {
     let now = tx.now().await?;
-    let events = jobs
-        .iter()
-        .map(|job| {
-            Ok(event::Model {
-                id: EventId::new().uuid(),
-                event_type: event_type.name().to_owned(),
-                job_id: job.id.uuid(),
-                organization_id: job.scope.organization.uuid(),
-                body: serde_json::to_string(&job.event(event_type))
-                    .map_err(|error| StoreError::Refused(error.into()))?,
-                created_at: now,
-            })
-        })
-        .collect::<Result<Vec<_>, StoreError>>()?;
+    let events = events.into_iter().map(|event| event.row(now)).collect::<Vec<_>>();
     for chunk in events.chunks(ROWS_PER_INSERT) {
         let rows = chunk.iter().map(|event| event.clone().into_active_model());
         event::Entity::insert_many(rows).exec_without_returning(tx.connection()).await?;
     }
-    let handlers = active_handlers(tx, event_type).await?;
+    let wanted = active_handlers(tx).await?;
     let deliveries = events
         .iter()
-        .flat_map(|event| handlers.iter().map(move |handler| delivery_of(event, handler, now)))
+        .flat_map(|event| {
+            let wanted = wanted.iter().filter(|wanted| wanted.event_type == event.event_type);
+            wanted.map(move |wanted| delivery_of(event, &wanted.handler, now))
+        })
         .collect::<Vec<_>>();
     insert_deliveries(tx, deliveries).await?;
     Ok(())
@@ -104,12 +126,25 @@ fn inserted_rows(result: &TryInsertResult<u64>) -> u64 {
     }
 }
 
-async fn active_handlers(tx: &Tx, event_type: ExportEventType) -> Result<Vec<String>, StoreError> {
+/// An event type that an active handler wants.
+struct Wanted {
+    event_type: String,
+    handler: String,
+}
+
+/// All of them: there are a few for each handler.
+async fn active_handlers(tx: &Tx) -> Result<Vec<Wanted>, StoreError> {
     let statement = tx.engine().statement(
-        "SELECT handler FROM handler_events JOIN handlers ON name = handler \
-         WHERE event_type = $1 AND retired_at IS NULL ORDER BY handler",
-        [event_type.name().into()],
+        "SELECT event_type, handler FROM handler_events JOIN handlers ON name = handler \
+         WHERE retired_at IS NULL ORDER BY handler",
+        [],
     );
     let rows = tx.connection().query_all_raw(statement).await?;
-    rows.iter().map(|row| Ok(row.try_get("", "handler")?)).collect()
+    rows.iter()
+        .map(|row| {
+            let (event_type, handler) =
+                (row.try_get("", "event_type")?, row.try_get("", "handler")?);
+            Ok(Wanted { event_type, handler })
+        })
+        .collect()
 }

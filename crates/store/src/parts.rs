@@ -14,6 +14,7 @@ use sea_orm::{
 use crate::{
     Store, StoreError, Tx,
     entity::part::{Column, Entity, Model},
+    job_row,
 };
 
 /// Notes where a part is about to be written.
@@ -33,6 +34,8 @@ pub(crate) async fn insert(
         row_count: None,
         size_bytes: None,
         sha256: None,
+        hmac: None,
+        hmac_key_version: None,
     };
     let replace = OnConflict::columns([Column::JobId, Column::Run, Column::Number])
         .update_columns([Column::ObjectKey, Column::UploadId])
@@ -51,12 +54,15 @@ pub async fn record_written(
     fence: &Fence,
     part: &FinishedPart,
 ) -> Result<(), StoreError> {
-    let sql = "UPDATE parts SET row_count = $1, size_bytes = $2, sha256 = $3 \
-               WHERE job_id = $4 AND run = $5 AND number = $6";
+    let sql = "UPDATE parts SET row_count = $1, size_bytes = $2, sha256 = $3, hmac = $4, \
+               hmac_key_version = $5 WHERE job_id = $6 AND run = $7 AND number = $8";
+    let (hmac, key_version) = job_row::integrity_columns(part.integrity.as_ref());
     let values = [
         (part.rows as i64).into(),
         (part.size_bytes as i64).into(),
         part.sha256.clone().into(),
+        hmac.into(),
+        key_version.into(),
         fence.job.uuid().into(),
         (fence.run as i32).into(),
         (part.number as i32).into(),
@@ -113,5 +119,6 @@ fn read(row: &Model) -> Result<FinishedPart, StoreError> {
         rows: row.row_count.ok_or_else(incomplete)? as u64,
         size_bytes: row.size_bytes.ok_or_else(incomplete)? as u64,
         sha256: row.sha256.clone().ok_or_else(incomplete)?,
+        integrity: job_row::integrity(row.hmac.as_deref(), row.hmac_key_version)?,
     })
 }

@@ -66,6 +66,13 @@ pub struct Integrity {
     pub key_version: u16,
 }
 
+impl Integrity {
+    /// `signature` is 64 lower-case hex digits.
+    pub const fn new(signature: String, key_version: u16) -> Self {
+        Self { algorithm: Cow::Borrowed(HMAC_SHA256), signature, key_version }
+    }
+}
+
 fn first_version() -> u16 {
     FIRST_VERSION
 }

@@ -1,7 +1,5 @@
 //! The signature over a result's plaintext, made and verified as the bytes pass by.
 
-use std::borrow::Cow;
-
 use crate::{
     digest::Sha256Digest,
     job_event::{HMAC_SHA256, Integrity},
@@ -30,11 +28,7 @@ impl ResultSigner {
 
     /// What the event says about everything appended.
     pub fn finish(self) -> Integrity {
-        Integrity {
-            algorithm: Cow::Borrowed(HMAC_SHA256),
-            signature: self.digest.finish(),
-            key_version: self.key_version,
-        }
+        Integrity::new(self.digest.finish(), self.key_version)
     }
 }
 

@@ -1,11 +1,9 @@
 //! The bodies and attributes of job events, byte for byte.
 
-use std::borrow::Cow;
-
 use outport_contract::{
     job_event::{
-        Attributes, DEFAULT_TYPE_PREFIX, HMAC_SHA256, Integrity, JobCompleted, JobError, JobEvent,
-        JobEventType, JobFailed, JobResult, Metadata, Protection, SINGLE_TENANT,
+        Attributes, DEFAULT_TYPE_PREFIX, Integrity, JobCompleted, JobError, JobEvent, JobEventType,
+        JobFailed, JobResult, Metadata, Protection, SINGLE_TENANT,
     },
     time::Instant,
 };
@@ -28,8 +26,7 @@ fn metadata(text: &str) -> Metadata {
 }
 
 fn integrity(key_version: u16) -> Integrity {
-    let algorithm = Cow::Borrowed(HMAC_SHA256);
-    Integrity { algorithm, signature: "9f1c…".to_owned(), key_version }
+    Integrity::new("9f1c…".to_owned(), key_version)
 }
 
 fn completed(

@@ -1,6 +1,7 @@
 //! What a request may choose besides rows and columns.
 
 use chrono_tz::Tz;
+use outport_contract::job_event::RESERVED_METADATA;
 
 use super::Body;
 use crate::{
@@ -98,11 +99,9 @@ impl Body<'_> {
     }
 
     pub(super) fn metadata(&self, errors: &mut FieldErrors) -> Option<String> {
-        const RESERVED: [&str; 4] =
-            ["error", "terminalEventPending", "terminalEventStatus", "terminalEventPayload"];
         let raw = self.member("metadata")?;
         for (name, _) in object(raw, "metadata", None, errors)? {
-            if RESERVED.contains(&name.as_str()) {
+            if RESERVED_METADATA.contains(&name.as_str()) {
                 errors.push(
                     join("metadata", &name),
                     FieldCode::NotAllowed,

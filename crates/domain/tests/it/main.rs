@@ -1,3 +1,4 @@
 //! The rules of an export from outside.
 
 mod fuzz;
+mod metadata;

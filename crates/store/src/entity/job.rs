@@ -7,6 +7,7 @@ use sea_orm::entity::prelude::*;
 pub struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub id: Uuid,
+    pub kind: String,
     pub schedule_id: Option<Uuid>,
     pub organization_id: Uuid,
     pub scope_type: String,
@@ -31,6 +32,9 @@ pub struct Model {
     pub stored_bytes: Option<i64>,
     pub total_rows: Option<i64>,
     pub sha256: Option<String>,
+    pub hmac: Option<String>,
+    pub hmac_key_version: Option<i32>,
+    pub protection: String,
     pub replaced_cells: i64,
     pub guarded_cells: i64,
     pub snapshot_at: Option<i64>,

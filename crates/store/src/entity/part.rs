@@ -16,6 +16,8 @@ pub struct Model {
     pub row_count: Option<i64>,
     pub size_bytes: Option<i64>,
     pub sha256: Option<String>,
+    pub hmac: Option<String>,
+    pub hmac_key_version: Option<i32>,
 }
 
 #[derive(Clone, Copy, Debug, EnumIter, DeriveRelation)]

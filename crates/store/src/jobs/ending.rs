@@ -7,12 +7,20 @@ use outport_contract::export_event::ExportEventType;
 use outport_domain::{
     failure::{Disposition, Failure, FailureCode},
     id::{Fence, JobId, OrganizationId},
-    job::{ExportJob, FinishedFile, JobStatus, Step},
+    job::{ExportJob, FinishedFile, JobKind, JobStatus, Step},
     limits::backoff_ceiling,
 };
+use sea_orm::ConnectionTrait as _;
 
 use super::{CancelOutcome, FinishPolicy, Finished, Hold, RunEnd, lease::holds};
-use crate::{StoreError, Tx, entity::job, hints::Topic, instant, job_row, outbox, turns};
+use crate::{
+    StoreError, Tx,
+    entity::job,
+    hints::Topic,
+    instant, job_row,
+    outbox::{self, NewEvent},
+    turns,
+};
 
 /// When the runs of a job that was canceled before it could finish are swept for the second
 /// time; other ends say it by the retention of files.
@@ -130,7 +138,7 @@ fn fail_or_requeue<'a>(
 }
 
 /// Writes a job's new state and all that goes with it: counters, its run, what is to be swept,
-/// and, when it has ended, its event.
+/// and, when it has ended, its events.
 async fn settle(
     tx: &mut Tx,
     before: &job::Model,
@@ -144,17 +152,33 @@ async fn settle(
     job_row::save(tx, before, &row).await?;
     let queued = i32::from(to == JobStatus::Pending) - i32::from(!ran);
     turns::shift(tx, row.organization_id, queued, -i32::from(ran)).await?;
-    if ran {
-        end_run(tx, &row, to, change.failure, now).await?;
-    }
+    let run_began_at = if ran { end_run(tx, &row, to, change.failure, now).await? } else { None };
     // Its place is free, or it is due again; and claims have passed over the locked turn row.
     tx.touch(Topic::Jobs);
     let job = job_row::read(&row)?;
     if let Some(event_type) = event_of(to) {
         sweep_again_later(tx, &row).await?;
-        outbox::emit(tx, event_type, std::slice::from_ref(&job)).await?;
+        emit_end(tx, &job, event_type, run_began_at).await?;
     }
     Ok(job)
+}
+
+/// The events of a job's end, side by side in one commit: those of an export have both names.
+async fn emit_end(
+    tx: &mut Tx,
+    job: &ExportJob,
+    event_type: ExportEventType,
+    run_began_at: Option<i64>,
+) -> Result<(), StoreError> {
+    let run_began_at = instant::maybe_at(run_began_at)?;
+    let for_broker =
+        job.job_event(run_began_at).map_err(|invalid| StoreError::Corrupt(invalid.to_string()))?;
+    let for_broker = for_broker.map(|event| NewEvent::of_job(job, &event));
+    let export = match job.kind {
+        JobKind::Export => Some(NewEvent::of_export(job, event_type)?),
+        JobKind::Fetcher => None,
+    };
+    outbox::emit(tx, export.into_iter().chain(for_broker)).await
 }
 
 /// The row after the change; `later` is when its file goes, or would have gone.
@@ -208,18 +232,19 @@ fn after(
     row
 }
 
+/// Ends the run's own row. Returns when it began.
 async fn end_run(
     tx: &Tx,
     row: &job::Model,
     to: JobStatus,
     failure: Option<&Failure>,
     now: i64,
-) -> Result<(), StoreError> {
+) -> Result<Option<i64>, StoreError> {
     let sweep_due_at = (to != JobStatus::Completed).then_some(now);
-    tx.run(
+    let statement = tx.engine().statement(
         "UPDATE runs SET finished_at = $1, outcome = $2, failure_code = $3, failure_message = $4, \
          sweep_due_at = CASE WHEN object_key IS NULL THEN NULL ELSE $5 END \
-         WHERE job_id = $6 AND run = $7",
+         WHERE job_id = $6 AND run = $7 RETURNING started_at",
         [
             now.into(),
             to.name().into(),
@@ -229,9 +254,9 @@ async fn end_run(
             row.id.into(),
             row.run.into(),
         ],
-    )
-    .await?;
-    Ok(())
+    );
+    let run = tx.connection().query_one_raw(statement).await?;
+    Ok(run.map(|run| run.try_get("", "started_at")).transpose()?)
 }
 
 /// What was swept before the job ended is swept once more: a late twin may have written since.

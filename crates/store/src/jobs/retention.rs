@@ -5,7 +5,7 @@ use std::time::Duration;
 use outport_contract::export_event::ExportEventType;
 use outport_domain::{
     id::{JobId, OrganizationId},
-    job::{ExportJob, JobStatus, Step},
+    job::{ExportJob, JobKind, JobStatus, Step},
 };
 use sea_orm::{
     ColumnTrait as _, EntityTrait as _, QueryFilter as _, QuerySelect as _,
@@ -16,7 +16,8 @@ use uuid::Uuid;
 use crate::{
     StoreError, Tx,
     entity::{delivery, download, event, job, part, receipt, requester, run},
-    instant, job_row, outbox,
+    instant, job_row,
+    outbox::{self, NewEvent},
 };
 
 /// Marks an ended job's file as deleted by request; the sweeper deletes the object. `None` when
@@ -70,7 +71,10 @@ pub async fn expire_due(tx: &mut Tx, most: u32) -> Result<Vec<ExportJob>, StoreE
             .exec(tx.connection())
             .await?;
         sweep_files(tx, &ids, now).await?;
-        outbox::emit(tx, ExportEventType::Expired, &expired).await?;
+        let event = |job| NewEvent::of_export(job, ExportEventType::Expired);
+        let exports = expired.iter().filter(|job| job.kind == JobKind::Export);
+        let events = exports.map(event).collect::<Result<Vec<_>, _>>()?;
+        outbox::emit(tx, events).await?;
     }
     Ok(expired)
 }

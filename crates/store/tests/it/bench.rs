@@ -3,17 +3,21 @@
 use std::{collections::BTreeSet, env, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
+use outport_contract::job_event::Integrity;
 use outport_domain::{
     caller::Caller,
     failure::{Failure, FailureCode},
     id::{Fence, JobId, OrganizationId, TokenId, UserId},
-    job::{Compression, ExportJob, FinishedFile, Format, JobScope, ScopeType, Warnings},
+    job::{
+        Compression, ExportJob, FinishedFile, Format, JobScope, Protection, ScopeType, Warnings,
+    },
     locale::Locale,
     object_key::ObjectKey,
 };
 use outport_store::{
     Engine, PageRequest, Store, StoreConfig, StoreError,
     deliveries::{self, HandlerRow},
+    events,
     jobs::{self, Claim, ClaimPolicy, FinishPolicy, Finished, RunEnd},
     submit::{self, IdempotencyKey, NewJob, Submitted},
 };
@@ -81,6 +85,13 @@ pub async fn remove(engine: Engine, config: &StoreConfig) {
         let (_, name) = config.url.rsplit_once('/').expect("a URL with a database");
         admin(&format!("DROP DATABASE {name} WITH (FORCE)")).await;
     }
+}
+
+/// Makes a copy of a database that nobody is connected to.
+pub async fn copy(from: &StoreConfig, to: &StoreConfig) {
+    let name = |config: &StoreConfig| config.url.rsplit_once('/').map(|(_, name)| name.to_owned());
+    let (from, to) = (name(from).expect("a name"), name(to).expect("a name"));
+    admin(&format!("CREATE DATABASE {to} TEMPLATE {from}")).await;
 }
 
 fn server() -> String {
@@ -207,6 +218,12 @@ impl Bench {
         tx.commit().await.expect("a commit");
     }
 
+    /// The types of a job's events, in order.
+    pub async fn told(&self, job: &ExportJob) -> Vec<String> {
+        let told = events::of_job(&self.store, job.scope.organization, job.id).await;
+        told.expect("events").into_iter().map(|event| event.event_type).collect()
+    }
+
     pub async fn find(&self, job: &ExportJob) -> ExportJob {
         jobs::find(&self.store, job.scope.organization, job.id)
             .await
@@ -253,6 +270,7 @@ pub fn caller(organization: OrganizationId) -> Caller {
 pub fn new_job(organization: OrganizationId) -> NewJob {
     NewJob {
         id: JobId::new(),
+        kind: outport_domain::job::JobKind::Export,
         schedule: None,
         caller: caller(organization),
         scope: JobScope {
@@ -305,9 +323,16 @@ pub fn file_of(claim: &Claim) -> FinishedFile {
         stored_bytes: 1_056,
         total_rows: 12,
         sha256: "ab".repeat(32),
+        integrity: Some(integrity("cd")),
+        protection: Protection::None,
         warnings: Warnings { replaced_cells: 1, guarded_cells: 2 },
         snapshot_at: DateTime::from_timestamp_millis(1_751_631_600_123).expect("an instant"),
     }
+}
+
+/// A signature of these digits, again and again.
+pub fn integrity(digits: &str) -> Integrity {
+    Integrity::new(digits.repeat(32), 1)
 }
 
 pub fn failed() -> RunEnd {

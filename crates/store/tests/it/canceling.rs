@@ -26,7 +26,7 @@ async fn a_waiting_job_is_canceled_at_once(bench: Bench) {
     assert_eq!(canceled.status, JobStatus::Canceled);
     assert_eq!(bench.cancel(&job).await, CancelOutcome::Canceled(canceled), "idempotent");
     assert!(bench.claim().await.is_none());
-    assert_eq!(bench.count("SELECT COUNT(*) FROM events").await, 1);
+    assert_eq!(bench.told(&job).await, ["export.canceled", "job.failed"]);
     assert_eq!(bench.count("SELECT COUNT(*) FROM deliveries").await, 1);
     bench.assert_counters().await;
 }
@@ -102,6 +102,6 @@ async fn cancel_and_complete_end_in_exactly_one(bench: Bench) {
         };
         assert_eq!(bench.find(&claim.job).await.status, expected);
     }
-    assert_eq!(bench.count("SELECT COUNT(*) FROM events").await, 20);
+    assert_eq!(bench.count("SELECT COUNT(*) FROM events").await, 40);
     bench.assert_counters().await;
 }

@@ -13,7 +13,7 @@ use outport_store::{
     runs::{self, Leftover, Written},
 };
 
-use crate::bench::{Bench, abandoned, file_of, new_job};
+use crate::bench::{Bench, abandoned, file_of, integrity, new_job};
 
 on_both_engines!(
     a_part_is_recorded_with_its_run_and_both_are_swept,
@@ -39,6 +39,7 @@ fn part(fence: &Fence, number: u32) -> FinishedPart {
         rows: 10 + u64::from(number),
         size_bytes: 5_000_000_000 + u64::from(number),
         sha256: "cd".repeat(32),
+        integrity: Some(integrity("ef")),
     }
 }
 

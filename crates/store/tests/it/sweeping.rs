@@ -135,10 +135,7 @@ async fn an_expired_file_is_swept_and_told_of(bench: Bench) {
     assert_eq!(expired, [bench.find(&job).await]);
     assert_eq!(expired[0].status, JobStatus::Expired);
     assert_eq!(bench.find(&kept).await, kept);
-    let organization = job.scope.organization;
-    let told = events::of_job(&bench.store, organization, job.id).await.expect("events");
-    let types = told.iter().map(|event| event.event_type.as_str()).collect::<Vec<_>>();
-    assert_eq!(types, ["export.completed", "export.expired"]);
+    assert_eq!(bench.told(&job).await, ["export.completed", "job.completed", "export.expired"]);
     assert_eq!(bench.count("SELECT COUNT(*) FROM deliveries").await, 1);
     let found = leftovers(&bench).await;
     assert_eq!(found.iter().map(|leftover| leftover.job).collect::<Vec<_>>(), [job.id]);

@@ -1,0 +1,76 @@
+//! What a request may send along, to get back in the events of its end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::Utc;
+use outport_contract::job_event::{Metadata, RESERVED_METADATA};
+use outport_domain::{
+    caller::Caller,
+    id::{OrganizationId, UserId},
+    json::{FieldCode, FieldError},
+    locale::Locale,
+    resource::Resource,
+    spec::{self, Catalogue, ExportSpec, RequestContext},
+};
+
+const RESOURCE: &str = r#"
+name = "order"
+connection = "shop"
+from = "orders"
+[scope]
+organization = "organization_id"
+[[columns]]
+key = "code"
+type = "text"
+"#;
+
+fn parse(metadata: &str) -> Result<ExportSpec, Vec<FieldError>> {
+    let caller = Caller {
+        organization: OrganizationId::new(),
+        companies: None,
+        cooperatives: None,
+        user: UserId::new(),
+        email: None,
+        name: None,
+        locale: None,
+        scopes: BTreeSet::new(),
+        token: None,
+    };
+    let resource = Resource::from_toml(RESOURCE).expect("a resource");
+    let catalogue = Catalogue(BTreeMap::from([("order".to_owned(), resource.into())]));
+    let context = RequestContext {
+        caller: &caller,
+        locale: Locale::En,
+        requested_at: Utc::now(),
+        resolved_filters: None,
+    };
+    let body = format!(r#"{{"resource":"order","metadata":{metadata}}}"#);
+    spec::parse(&body, &catalogue, context)
+}
+
+#[test]
+fn every_name_that_the_service_writes_itself_is_refused() {
+    for name in RESERVED_METADATA {
+        let escaped = format!("\\u{:04x}{}", u32::from(name.as_bytes()[0]), &name[1..]);
+        for written in [name, &escaped] {
+            let errors = parse(&format!(r#"{{"a":1,"{written}":null}}"#)).expect_err(written);
+            let [error] = errors.as_slice() else { panic!("{errors:?}") };
+            assert_eq!(error.field, format!("metadata.{name}"));
+            assert_eq!(error.code, FieldCode::NotAllowed);
+            assert_eq!(error.message, "is a name that the service reserves");
+        }
+    }
+}
+
+#[test]
+fn what_is_accepted_is_kept_as_sent_and_can_be_told() {
+    for sent in [
+        "{}",
+        r#"{ "b" : 1.10, "a":12345678901234567890123, "é":"\u00e9" }"#,
+        r#"{"deeper":{"error":1,"terminalEventPending":[{}]}}"#,
+    ] {
+        let kept = parse(sent).expect(sent).metadata.expect("what was sent");
+        assert_eq!(kept, sent);
+        Metadata::parse(&kept).expect("the events take it");
+    }
+}
