@@ -1,4 +1,4 @@
-//! The file writer: counts and digests bytes on their way, and uploads them as parts of one
+//! The file writer: counts, digests and signs bytes on their way, and uploads them as parts of one
 //! size, a few in flight, or as one request when they fit into a single part. Parts that a slow
 //! store does not take yet wait in the [`Spool`]; when that is full, the source waits.
 
@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::{StreamExt, stream::FuturesUnordered};
-use outport_contract::digest::Sha256;
+use outport_contract::{digest::Sha256, job_event::Integrity, signature::ResultSigner};
 use outport_domain::{
     crash::{CrashPlan, CrashPoint},
     failure::{Failure, FailureCode},
@@ -33,6 +33,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 pub(crate) struct Written {
     pub(crate) size_bytes: u64,
     pub(crate) sha256: String,
+    pub(crate) integrity: Integrity,
 }
 
 /// Writes one file of one run.
@@ -47,6 +48,7 @@ pub(crate) struct FileWriter {
     uploader: Option<Uploader>,
     size_bytes: u64,
     sha256: Sha256,
+    signer: ResultSigner,
 }
 
 /// The task that uploads parts, and the way to it.
@@ -127,6 +129,7 @@ impl Drop for Borrowed {
 impl FileWriter {
     pub(crate) fn new(state: Arc<RunState>, crash: CrashPlan, target: Target) -> Self {
         let spool = Spool::new(state.limits.spool_bytes_per_export, &state.spool_dir);
+        let signer = state.signer.clone();
         Self {
             state,
             crash,
@@ -137,6 +140,7 @@ impl FileWriter {
             uploader: None,
             size_bytes: 0,
             sha256: Sha256::new(),
+            signer,
         }
     }
 
@@ -148,6 +152,7 @@ impl FileWriter {
     /// Takes the next bytes of the file. Waits while both memory and spool are full.
     pub(crate) async fn write(&mut self, mut bytes: &[u8]) -> Result<(), Ended> {
         self.sha256.update(bytes);
+        self.signer.update(bytes);
         self.size_bytes += bytes.len() as u64;
         while !bytes.is_empty() {
             // A part is sent when a byte follows it, so a file of exactly one part stays small.
@@ -253,7 +258,11 @@ impl FileWriter {
             state.timed(state.objects.put(key, content_type, bytes)).await?;
         }
         state.touch();
-        Ok(Written { size_bytes: self.size_bytes, sha256: self.sha256.finish().hex() })
+        Ok(Written {
+            size_bytes: self.size_bytes,
+            sha256: self.sha256.finish().hex(),
+            integrity: self.signer.finish(),
+        })
     }
 }
 

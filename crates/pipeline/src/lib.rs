@@ -13,8 +13,10 @@
 
 mod cell;
 pub mod compressed;
+pub mod connections;
 pub mod csv;
 pub mod encoder;
+pub mod fetcher;
 mod file_writer;
 pub mod foresight;
 pub mod json;
@@ -31,10 +33,13 @@ pub mod xlsx;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
+use outport_contract::signature::ResultSigner;
 use outport_domain::{crash::CrashPlan, limits::Limits, spec::Catalogue};
 use outport_objects::ObjectStore;
 use outport_source::Source;
 use outport_store::{Store, jobs::FinishPolicy};
+
+use crate::fetcher::Facade;
 
 /// What all runs of one process share.
 #[derive(Clone)]
@@ -47,6 +52,10 @@ pub struct Pipeline {
     pub catalogue: Arc<Catalogue>,
     /// The configured connections by name.
     pub sources: Arc<BTreeMap<String, Arc<dyn Source>>>,
+    /// For jobs asked for as of a Fetcher, and for the connections that organizations store.
+    pub facade: Facade,
+    /// Signs results; nothing is signed with it yet.
+    pub signer: ResultSigner,
     /// Every bound.
     pub limits: Arc<Limits>,
     /// Where what a slow object store does not take yet waits, in temporary files.

@@ -8,7 +8,7 @@ use outport_contract::manifest::{self, Manifest, ManifestFile};
 use outport_domain::{
     failure::{Failure, FailureCode},
     file_name,
-    job::{ExportJob, FinishedFile, FinishedPart, Format, Warnings},
+    job::{ExportJob, FinishedFile, FinishedPart, Format, Protection, Warnings},
     object_key::ObjectKey,
     spec::ExportSpec,
 };
@@ -158,6 +158,8 @@ impl<'a> Output<'a> {
                 stored_bytes: written.size_bytes,
                 total_rows: file.encoder.rows(),
                 sha256: written.sha256,
+                integrity: Some(written.integrity),
+                protection: Protection::None,
                 warnings: file.encoder.warnings(),
                 snapshot_at,
             });
@@ -178,6 +180,8 @@ impl<'a> Output<'a> {
             stored_bytes: written.size_bytes,
             total_rows: parts.rows,
             sha256: written.sha256,
+            integrity: Some(written.integrity),
+            protection: Protection::None,
             warnings: parts.warnings,
             snapshot_at,
         })
@@ -241,6 +245,7 @@ impl Parts {
             rows: encoder.rows(),
             size_bytes: written.size_bytes,
             sha256: written.sha256,
+            integrity: Some(written.integrity),
         };
         state.record_part_written(&part).await?;
         self.rows += part.rows;
@@ -259,6 +264,7 @@ impl Parts {
             rows: part.rows,
             size_bytes: part.size_bytes,
             sha256: part.sha256.clone(),
+            hmac: part.integrity.as_ref().map(|said| said.signature.clone()),
         };
         Manifest {
             version: manifest::VERSION,
@@ -298,6 +304,6 @@ fn limit_exceeded(what: &str, limit: u64) -> Ended {
     failed(Failure::new(FailureCode::LimitExceeded, message))
 }
 
-fn failed(failure: Failure) -> Ended {
+pub(crate) fn failed(failure: Failure) -> Ended {
     Ended::Failed(failure, None)
 }

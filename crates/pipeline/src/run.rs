@@ -7,9 +7,10 @@ use std::{
     time::Duration,
 };
 
+use outport_contract::signature::ResultSigner;
 use outport_domain::{
     crash::CrashPoint,
-    failure::{Disposition, Failure, FailureCode},
+    failure::{Failure, FailureCode},
     id::Fence,
     job::{ExportJob, FinishedFile, FinishedPart, Progress, Stage},
     limits::Limits,
@@ -108,6 +109,7 @@ pub(crate) struct Target {
 pub struct RunState {
     pub(crate) store: Store,
     pub(crate) objects: Arc<dyn ObjectStore>,
+    pub(crate) signer: ResultSigner,
     pub(crate) limits: Arc<Limits>,
     pub(crate) spool_dir: PathBuf,
     pub(crate) fence: Fence,
@@ -126,6 +128,7 @@ impl RunState {
         Self {
             store: pipeline.store.clone(),
             objects: Arc::clone(&pipeline.objects),
+            signer: pipeline.signer.clone(),
             limits: Arc::clone(&pipeline.limits),
             spool_dir: pipeline.spool_dir.clone(),
             fence,
@@ -155,11 +158,11 @@ impl RunState {
         lock(&self.written).clone()
     }
 
-    fn enter(&self, stage: Stage) {
+    pub(crate) fn enter(&self, stage: Stage) {
         self.advance(|progress| progress.stage = Some(stage));
     }
 
-    fn advance(&self, how: impl FnOnce(&mut Progress)) {
+    pub(crate) fn advance(&self, how: impl FnOnce(&mut Progress)) {
         how(&mut lock(&self.progress));
         self.touch();
     }
@@ -240,7 +243,7 @@ pub async fn run_export(
 ) -> Result<FinishedFile, Ended> {
     state.enter(Stage::Resolve);
     let spec = resolve(pipeline, job)?;
-    let source = source_of(pipeline, &spec)?;
+    let source = source_of(pipeline, job, &spec).await?;
 
     state.enter(Stage::Prepare);
     let rows = open(&*source, &spec, state).await?;
@@ -283,12 +286,20 @@ fn resolve(pipeline: &Pipeline, job: &ExportJob) -> Result<ExportSpec, Ended> {
     })
 }
 
-fn source_of(pipeline: &Pipeline, spec: &ExportSpec) -> Result<Arc<dyn Source>, Ended> {
-    pipeline.sources.get(&spec.resource.connection).cloned().ok_or_else(|| {
-        let message = format!("connection '{}' is not configured", spec.resource.connection);
-        let failure = Failure::new(FailureCode::SourceUnreachable, message);
-        Ended::Failed(failure.with_disposition(Disposition::Abandon), None)
-    })
+/// The configured connection of this name, or else one that the job's organization stores.
+async fn source_of(
+    pipeline: &Pipeline,
+    job: &ExportJob,
+    spec: &ExportSpec,
+) -> Result<Arc<dyn Source>, Ended> {
+    let name = &spec.resource.connection;
+    if let Some(configured) = pipeline.sources.get(name) {
+        return Ok(Arc::clone(configured));
+    }
+    let stored = pipeline.facade.connections.stored(job.scope.organization, name).await;
+    stored
+        .map(|usable| usable.source())
+        .map_err(|error| Ended::Failed(Failure::from(&error), Some(Box::new(error))))
 }
 
 async fn open(
@@ -303,11 +314,11 @@ async fn open(
     }
 }
 
-fn source_failure(error: SourceError) -> Ended {
+pub(crate) fn source_failure(error: SourceError) -> Ended {
     Ended::Failed(Failure::from(&error), Some(Box::new(error)))
 }
 
-fn stalled() -> Ended {
+pub(crate) fn stalled() -> Ended {
     Ended::Failed(
         Failure::new(FailureCode::SourceStalled, "the source sent nothing for too long"),
         None,

@@ -6,6 +6,7 @@ mod csv_rules;
 mod file;
 mod foresight;
 mod invalid_text;
+mod job_events;
 mod json_rules;
 mod log;
 mod parquet_rules;

@@ -30,7 +30,7 @@ pub async fn assert_failed(world: &World, acts: &[Act], code: FailureCode) -> St
     let (reason, message) = job.failure.clone().expect("a failure");
     assert_eq!((job.status, reason), (JobStatus::Failed, code), "{message}");
     assert_eq!(job.file, None);
-    assert_eq!(world.events(job.id).await, ["export.failed"]);
+    assert_eq!(world.events(job.id).await, ["export.failed", "job.failed"]);
     world.assert_store_is_empty();
     message
 }
@@ -54,7 +54,7 @@ async fn a_small_export_is_one_object_that_the_job_describes() {
     let file = world.job(job).await.file.expect("a file");
     assert_eq!((file.total_rows, file.size_bytes), (3, bytes.len() as u64));
     assert_eq!(file.sha256, Sha256Digest::of(&bytes).hex());
-    assert_eq!(world.events(job).await, ["export.completed"]);
+    assert_eq!(world.events(job).await, ["export.completed", "job.completed"]);
 }
 
 #[tokio::test]
@@ -247,11 +247,11 @@ async fn a_cancel_at_any_point_ends_canceled_or_completed_and_never_both() {
         let events = world.events(job).await;
         match row.status {
             JobStatus::Canceled => {
-                assert_eq!(events, ["export.canceled"], "{point}: {finished:?}");
+                assert_eq!(events, ["export.canceled", "job.failed"], "{point}: {finished:?}");
                 world.assert_store_is_empty();
             }
             JobStatus::Completed => {
-                assert_eq!(events, ["export.completed"], "{point}: {finished:?}");
+                assert_eq!(events, ["export.completed", "job.completed"], "{point}: {finished:?}");
                 assert_eq!(world.memory.keys().len(), 1, "{point}");
             }
             other => panic!("{point}: {other:?}"),
@@ -300,7 +300,7 @@ async fn a_run_that_lost_its_lease_writes_nothing_whatever_it_was_doing() {
         assert_eq!(run.await.expect("the run ends"), Finished::Lost, "{point}");
         assert_eq!(world.job(job).await, committed, "{point}");
         assert_eq!(world.stored(job).await, bytes, "{point}");
-        assert_eq!(world.events(job).await, ["export.completed"], "{point}");
+        assert_eq!(world.events(job).await, ["export.completed", "job.completed"], "{point}");
         world.pipeline.sweep().await.expect("swept");
         assert_eq!(world.memory.keys().len(), 1, "{point}: the late run left an object");
         assert!(world.memory.open_uploads().is_empty(), "{point}");

@@ -73,7 +73,7 @@ async fn completed(world: &World) -> (JobId, Manifest, Vec<Vec<u8>>) {
     keys.sort();
     assert_eq!(world.memory.keys(), keys, "nothing but the manifest and what it lists");
     assert!(world.memory.open_uploads().is_empty());
-    assert_eq!(world.events(id).await, ["export.completed"]);
+    assert_eq!(world.events(id).await, ["export.completed", "job.completed"]);
     (id, manifest, files)
 }
 

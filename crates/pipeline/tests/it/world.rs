@@ -9,12 +9,13 @@ use std::{
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use outport_contract::{key::DerivedKey, key_ring::KeyRing, signature::ResultSigner};
 use outport_domain::{
     caller::Caller,
     crash::CrashPlan,
     failure::{Disposition, FailureCode},
     id::{JobId, OrganizationId, UserId},
-    job::ExportJob,
+    job::{ExportJob, Protection},
     limits::Limits,
     locale::Locale,
     resource::Resource,
@@ -22,7 +23,11 @@ use outport_domain::{
     spec::{self, Catalogue, RequestContext},
 };
 use outport_objects::{ObjectStore, memory::MemoryStore};
-use outport_pipeline::Pipeline;
+use outport_pipeline::{
+    Pipeline,
+    connections::{Connections, Parts},
+    fetcher::Facade,
+};
 use outport_source::{Batch, Next, RowStream, Source, SourceError};
 use outport_store::{
     Store, StoreConfig, deliveries, events,
@@ -30,7 +35,10 @@ use outport_store::{
     submit::{NewJob, Submitted, submit},
 };
 use serde_json::{Value, json};
-use tokio::{sync::Notify, task::JoinHandle};
+use tokio::{
+    sync::{Notify, Semaphore},
+    task::JoinHandle,
+};
 use tokio_util::sync::CancellationToken;
 
 const RESOURCE: &str = r#"
@@ -148,6 +156,29 @@ impl RowStream for ScriptedRows {
     }
 }
 
+/// Nothing of a Fetcher's is asked for here.
+fn facade(store: &Store) -> Facade {
+    let connections = Connections::new(Parts {
+        store: store.clone(),
+        shared: BTreeMap::new(),
+        credentials: external(),
+        denied: Vec::new(),
+        connect_timeout: Duration::from_secs(10),
+    });
+    Facade {
+        connections,
+        storage_keys: external(),
+        protection: Protection::None,
+        tenant_in_key: false,
+        memory: Arc::new(Semaphore::new(1)),
+    }
+}
+
+/// The keys that results are signed with.
+pub fn external() -> KeyRing {
+    KeyRing::new(1, DerivedKey::from_bytes([7; 32]))
+}
+
 pub struct World {
     pub pipeline: Pipeline,
     pub memory: MemoryStore,
@@ -190,10 +221,12 @@ impl World {
         let sources: BTreeMap<String, Arc<dyn Source>> =
             BTreeMap::from([("shop".to_owned(), Arc::new(source.clone()) as Arc<dyn Source>)]);
         let pipeline = Pipeline {
-            store,
+            store: store.clone(),
             objects: Arc::new(memory.clone()),
             catalogue: Arc::new(Catalogue(BTreeMap::from([("order".to_owned(), resource.into())]))),
             sources: Arc::new(sources),
+            facade: facade(&store),
+            signer: ResultSigner::new(&external()),
             limits: Arc::new(limits),
             spool_dir,
             crash,
@@ -230,6 +263,7 @@ impl World {
         let spec = spec::parse(&body, &self.pipeline.catalogue, context).expect("a valid request");
         let job = NewJob {
             id: JobId::new(),
+            kind: outport_domain::job::JobKind::Export,
             schedule: None,
             caller: self.caller.clone(),
             scope: spec.scope,
