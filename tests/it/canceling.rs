@@ -63,6 +63,7 @@ fn standing(point: CrashPoint) -> Standing {
         | P::AfterDeliveryClaim
         | P::AfterSend
         | P::BeforeReceipt
+        | P::AfterConfirm
         | P::DuringSweep => Standing::Ended,
     }
 }
@@ -108,9 +109,13 @@ async fn canceled_at(point: CrashPoint) {
     worker.gate.open();
     world.settled().await;
     let text = world.describe().await;
-    let event = if completes { "event: export.completed" } else { "event: export.canceled" };
-    assert!(text.contains(event), "at {point}: {text}");
-    assert_eq!(text.matches("event:").count(), 1, "one end at {point}: {text}");
+    let events = if completes {
+        "event: export.completed\nevent: job.completed\n"
+    } else {
+        "event: export.canceled\nevent: job.failed\n"
+    };
+    assert!(text.contains(events), "at {point}: {text}");
+    assert_eq!(text.matches("event:").count(), 2, "one end at {point}: {text}");
     assert_eq!(world.objects().len(), usize::from(completes), "at {point}: {text}");
     assert_eq!(world.scratch(), [""; 0], "at {point}");
     assert!(text.contains("turn: queued 0, running 0"), "at {point}: {text}");

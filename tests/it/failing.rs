@@ -21,8 +21,8 @@ async fn fails(world: &World, api: &Api, job: &str, code: &str, words: &str) {
     assert_eq!(job["fileKey"], serde_json::Value::Null);
     world.told().await;
     let text = world.describe().await;
-    assert_eq!(text.matches("event: export.failed").count(), 1, "{text}");
-    assert_eq!(text.matches("event:").count(), 1, "{text}");
+    assert!(text.contains("event: export.failed\nevent: job.failed\n"), "{text}");
+    assert_eq!(text.matches("event:").count(), 2, "of one end: {text}");
     assert!(text.contains("delivery: send-export-failed-message, DONE"), "{text}");
     assert_eq!(world.objects(), [""; 0], "no file");
     let mail = world.mail().await;

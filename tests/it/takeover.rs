@@ -136,7 +136,7 @@ async fn a_twin_frozen_in_its_commit_holds_the_row_so_nobody_runs_beside_it() {
     world.settled().await;
     let text = world.describe().await;
     assert!(text.starts_with("job: COMPLETED, run 1, failures 0"), "{text}");
-    assert_eq!(text.matches("event:").count(), 1, "{text}");
+    assert_eq!(text.matches("event:").count(), 2, "of one end: {text}");
 }
 
 #[tokio::test]

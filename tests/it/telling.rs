@@ -1,11 +1,11 @@
 //! What is told to the world: the mail that had to wait, and the event as it was committed.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::harness::{
     PATIENCE, World,
     proxy::Proxy,
-    servers::{ROOT, Smtp},
+    servers::{ROOT, Smtp, script},
     until,
     world::text_of,
 };
@@ -49,7 +49,7 @@ async fn the_committed_event_has_the_contracts_members_in_their_order() {
     let _worker = world.worker();
     let job = api.export("order").await;
     let job = api.job_is(&job, "COMPLETED").await;
-    let body = world.state.value("SELECT body FROM events").await;
+    let body = world.state.value("SELECT body FROM events WHERE event_type LIKE 'export.%'").await;
     let event: Value = serde_json::from_str(&body).expect("JSON");
     let golden = std::fs::read_to_string(format!("{ROOT}/tests/golden/export-completed.json"));
     let golden: Value = serde_json::from_str(&golden.expect("the sample")).expect("JSON");
@@ -62,6 +62,45 @@ async fn the_committed_event_has_the_contracts_members_in_their_order() {
         let instant = event["data"][name].as_str().expect("an instant");
         assert_eq!((instant.len(), &instant[19..20], &instant[23..]), (24, ".", "Z"), "{instant}");
     }
+}
+
+#[tokio::test]
+async fn a_broker_is_told_what_python_computes_from_the_master_key() {
+    let world = World::sqlite();
+    let api = world.all_in_one().await;
+    for body in [
+        json!({"resource": "order", "compression": "gzip"}),
+        json!({"resource": "order", "maxRowsPerFile": 15}),
+    ] {
+        let job = api.job_is(&api.export_as(&body).await, "COMPLETED").await;
+        let event: Value = serde_json::from_str(&told(&world).await).expect("JSON");
+        let result = &event["result"];
+        assert_eq!((&event["jobId"], &result["path"]), (&job["exportJobId"], &job["fileKey"]));
+        let key = job["fileKey"].as_str().expect("a key");
+        assert_eq!(result["hmac"], signed_by_python(&world, key).await, "{body}");
+        assert_eq!(result["integrity"]["signature"], result["hmac"]);
+        if job["files"].is_array() {
+            let manifest: Value = serde_json::from_slice(&world.object(key)).expect("a manifest");
+            for file in manifest["files"].as_array().expect("files") {
+                let key = file["key"].as_str().expect("a key");
+                assert_eq!(file["hmac"], signed_by_python(&world, key).await);
+            }
+        }
+    }
+}
+
+async fn signed_by_python(world: &World, key: &str) -> Value {
+    let path = world.path("delivered");
+    std::fs::write(&path, world.object(key)).expect("a file");
+    let path = path.display().to_string();
+    script("hmac_look.py", &[&world.env["APP_ENC_KEY"], &path]).await["hmac"].clone()
+}
+
+/// The body of the last event for a broker.
+pub async fn told(world: &World) -> String {
+    let sql = "SELECT body FROM events WHERE event_type LIKE 'job.%' \
+               ORDER BY created_at DESC, id DESC LIMIT 1";
+    world.state.value(sql).await
 }
 
 /// The names of an object's members, in their order.

@@ -54,6 +54,13 @@ impl Api {
         self.json(self.call(reqwest::Method::POST, path)).await
     }
 
+    /// A POST with a body; `None` when no answer came.
+    pub async fn try_post(&self, path: &str, body: &Value) -> Option<(u16, Value)> {
+        let answer = self.call(reqwest::Method::POST, path).json(body).send().await.ok()?;
+        let status = answer.status().as_u16();
+        Some((status, answer.json().await.ok()?))
+    }
+
     /// Requests an export of everything in a resource; the job's id.
     pub async fn export(&self, resource: &str) -> String {
         let (status, body) = self.json(self.request(resource, "")).await;
@@ -63,10 +70,14 @@ impl Api {
 
     /// Requests an export by a whole body; the job's id.
     pub async fn export_as(&self, body: &Value) -> String {
-        let request = self.call(reqwest::Method::POST, "/v1/exports").json(body);
-        let (status, job) = self.json(request).await;
+        let (status, job) = self.ask(body).await;
         assert_eq!(status, 202, "{job}");
         id_of(&job)
+    }
+
+    /// The same; the answer, whatever it is.
+    pub async fn ask(&self, body: &Value) -> (u16, Value) {
+        self.json(self.call(reqwest::Method::POST, "/v1/exports").json(body)).await
     }
 
     /// The same under an idempotency key; `None` when no answer came.
@@ -116,15 +127,30 @@ impl Api {
         .await;
     }
 
+    /// The answer to a GET, whatever it is.
+    pub async fn answer(&self, path: &str) -> reqwest::Response {
+        self.call(reqwest::Method::GET, path).send().await.expect("an answer")
+    }
+
     /// The answer to a download.
     pub async fn download(&self, id: &str) -> reqwest::Response {
+        self.answer(&format!("/v1/exports/{id}/file")).await
+    }
+
+    /// The answer to a download of a range.
+    pub async fn range(&self, id: &str, range: &str) -> reqwest::Response {
         let request = self.call(reqwest::Method::GET, &format!("/v1/exports/{id}/file"));
-        request.send().await.expect("an answer")
+        request.header("range", range).send().await.expect("an answer")
     }
 
     /// The bytes of a job's file.
     pub async fn file(&self, id: &str) -> Vec<u8> {
-        let answer = self.download(id).await;
+        self.bytes(&format!("/v1/exports/{id}/file")).await
+    }
+
+    /// The bytes of a file that must be there.
+    pub async fn bytes(&self, path: &str) -> Vec<u8> {
+        let answer = self.answer(path).await;
         let status = answer.status();
         let bytes = answer.bytes().await.expect("a whole file").to_vec();
         assert!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&bytes));

@@ -3,7 +3,10 @@
 
 use std::{fs, io::Write as _, path::PathBuf, time::Duration};
 
-use outport_contract::{digest::Sha256Digest, export_event::ExportEvent};
+use outport_contract::{
+    digest::Sha256Digest,
+    export_event::{ExportEvent, ExportEventType},
+};
 use outport_domain::id::{JobId, OrganizationId};
 use outport_store::{Store, events};
 use serde_json::{Value, json};
@@ -14,9 +17,9 @@ use super::{
 };
 
 /// How long any one step may take.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 /// Between looks.
-const LOOK: Duration = Duration::from_millis(20);
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 pub(super) struct Story<'a> {
     pub(super) stage: &'a Stage,
@@ -62,6 +65,7 @@ impl Story<'_> {
         let status = member(&job, "status")?;
         self.say(&format!("   job {id}: {status}"))?;
         let job = self.watch(&id, status).await?;
+        must_be(&job, "COMPLETED")?;
         self.say("\n2. Its file")?;
         let file = self.file(&job)?;
         self.say("\n3. The event, committed together with the job")?;
@@ -92,7 +96,7 @@ impl Story<'_> {
         self.say(&format!("\nThe reference is at {} - stop with Ctrl-C.", self.stage.url("/docs")))
     }
 
-    fn say(&self, text: &str) -> Result<(), Failed> {
+    pub(super) fn say(&self, text: &str) -> Result<(), Failed> {
         if self.human {
             writeln!(std::io::stdout(), "{text}").during("printing")?;
         }
@@ -114,14 +118,14 @@ impl Story<'_> {
         }
     }
 
-    async fn submit(&self, body: String) -> Result<Value, Failed> {
+    pub(super) async fn submit(&self, body: String) -> Result<Value, Failed> {
         let request = reqwest::Client::new().post(self.stage.url("/v1/exports"));
         let request = request.header("content-type", "application/json").body(body);
         self.call(request, "requesting the export").await
     }
 
     /// Follows the job to its end and says each new status.
-    async fn watch(&self, id: &str, mut last: String) -> Result<Value, Failed> {
+    pub(super) async fn watch(&self, id: &str, mut last: String) -> Result<Value, Failed> {
         const STEP: &str = "waiting for the job";
         let client = reqwest::Client::new();
         let watching = async {
@@ -134,16 +138,10 @@ impl Story<'_> {
                     self.say(&format!("   job {id}: {status}"))?;
                     last.clone_from(&status);
                 }
-                match status.as_str() {
-                    "COMPLETED" => return Ok(job),
-                    "FAILED" | "CANCELED" | "EXPIRED" => {
-                        return Err(Failed {
-                            step: STEP,
-                            reason: format!("it ended as {status}: {}", job["failure"]),
-                        });
-                    }
-                    _ => tokio::time::sleep(LOOK).await,
+                if matches!(status.as_str(), "COMPLETED" | "FAILED" | "CANCELED" | "EXPIRED") {
+                    return Ok(job);
                 }
+                tokio::time::sleep(LOOK).await;
             }
         };
         tokio::time::timeout(PATIENCE, watching).await.during(STEP)?
@@ -191,15 +189,13 @@ impl Story<'_> {
         let organization: OrganizationId =
             row.map(|row| row.scope.organization).ok_or("the job has no row").during(STEP)?;
         let stored = events::of_job(self.store, organization, job).await.during(STEP)?;
-        let [event] = stored.as_slice() else {
-            return Err(Failed {
-                step: STEP,
-                reason: format!("{} events instead of one", stored.len()),
-            });
-        };
+        let name = ExportEventType::Completed.name();
+        let event = stored.iter().find(|event| event.event_type == name);
+        let event = event.ok_or("there is none").during(STEP)?;
         let typed: ExportEvent = serde_json::from_str(&event.body).during(STEP)?;
-        if typed.event_type.name() != "export.completed" || typed.data.status != "COMPLETED" {
-            return Err(Failed { step: STEP, reason: format!("it is {}", event.event_type) });
+        if typed.event_type != ExportEventType::Completed || typed.data.status != "COMPLETED" {
+            let reason = format!("it tells of a job that is {}", typed.data.status);
+            return Err(Failed { step: STEP, reason });
         }
         serde_json::from_str(&event.body).during(STEP)
     }
@@ -253,12 +249,20 @@ impl Story<'_> {
     }
 }
 
-fn member(value: &Value, name: &str) -> Result<String, Failed> {
+pub(super) fn must_be(job: &Value, status: &str) -> Result<(), Failed> {
+    if job["status"] == status {
+        return Ok(());
+    }
+    let reason = format!("it ended as {}: {}", job["status"], job["failure"]);
+    Err(Failed { step: "waiting for the job", reason })
+}
+
+pub(super) fn member(value: &Value, name: &str) -> Result<String, Failed> {
     let missing =
         || Failed { step: "reading the answer", reason: format!("{name} is missing in {value}") };
     value[name].as_str().map(str::to_owned).ok_or_else(missing)
 }
 
-fn indented(text: &str) -> String {
+pub(super) fn indented(text: &str) -> String {
     text.lines().map(|line| format!("   {line}")).collect::<Vec<_>>().join("\n")
 }

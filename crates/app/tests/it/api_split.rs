@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::Utc;
-use outport_contract::digest::Sha256Digest;
+use outport_contract::{digest::Sha256Digest, job_event::Integrity};
 use outport_domain::{
     id::JobId,
-    job::{ExportJob, FinishedFile, FinishedPart, Warnings},
+    job::{ExportJob, FinishedFile, FinishedPart, Protection, Warnings},
     object_key::ObjectKey,
 };
 use outport_objects::ObjectStore as _;
@@ -56,6 +56,7 @@ async fn complete_next(world: &World, files: &[&'static [u8]], retention: Durati
             rows: u64::from(number),
             size_bytes: bytes.len() as u64,
             sha256: Sha256Digest::of(bytes).hex(),
+            integrity: Some(Integrity::new("0".repeat(64), 1)),
         };
         parts::record_written(&world.store, &claim.fence, &part).await.expect("recorded");
     }
@@ -67,6 +68,8 @@ async fn complete_next(world: &World, files: &[&'static [u8]], retention: Durati
         stored_bytes: MANIFEST.len() as u64,
         total_rows: 3,
         sha256: Sha256Digest::of(MANIFEST).hex(),
+        integrity: Some(Integrity::new("0".repeat(64), 1)),
+        protection: Protection::None,
         warnings: Warnings::default(),
         snapshot_at: Utc::now(),
     };
