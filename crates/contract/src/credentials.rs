@@ -74,6 +74,11 @@ pub fn open(
     Ok(Zeroizing::new(secret.to_vec()))
 }
 
+/// The version of the key that encrypted them, where the text has the form.
+pub fn key_version(stored: &str) -> Option<u16> {
+    parts(stored).map(|(version, _)| version)
+}
+
 fn prefix(version: u16) -> String {
     format!("{FORM}:{version}:")
 }
@@ -128,6 +133,10 @@ mod tests {
         let renamed = stored.replacen("v1:1:", "v1:2:", 1);
         assert_eq!(opened(&rotated, "a", &renamed), Err(NotOpened::Forged));
         assert!(seal(&rotated, "a", SECRET).starts_with("v1:2:"), "the current key seals");
+        assert_eq!(
+            [&*stored, &renamed, "v1:01:AAAA", ""].map(key_version),
+            [Some(1), Some(2), None, None]
+        );
     }
 
     #[test]

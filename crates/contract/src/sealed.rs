@@ -28,7 +28,7 @@ mod sealer;
 use self::header::Header;
 pub use self::{
     header::{CHUNK_BYTES, HEADER_BYTES, is_sealed},
-    layout::{Layout, stored_bytes},
+    layout::{Layout, plain_bytes, stored_bytes},
     opener::{Opener, RangeOpener, SealedObject},
     sealer::Sealer,
 };

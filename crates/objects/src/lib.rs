@@ -5,7 +5,7 @@
 //! the key. An *upload id* lets anybody abort it, after a crash included.
 //!
 //! **Invariants.** An object appears whole or not at all. Deleting and aborting are idempotent:
-//! what is not there is gone already. The port never looks at the bytes.
+//! what is not there is gone already. The port never looks at the bytes; [`sealed`] does, above it.
 //!
 //! **Absent on purpose.** Listing: what must be cleaned up is known by its recorded key, and its
 //! upload id where there was time to record one. Retrying: the caller knows the time limits (the S3 client's own retries apart).
@@ -15,12 +15,14 @@ pub mod local;
 pub mod memory;
 mod parts;
 pub mod s3;
+pub mod sealed;
 
 use std::{ops::Range, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
+use outport_contract::sealed::NotOpened;
 use outport_domain::object_key::ObjectKey;
 use url::Url;
 
@@ -71,6 +73,12 @@ pub enum ObjectError {
     /// Anything else, such as a local I/O error.
     #[error("the object store failed")]
     Failed(#[source] Cause),
+    /// A sealed object is not the one that was stored, or its key is not known here.
+    #[error("the stored object cannot be opened")]
+    NotOpened(#[from] NotOpened),
+    /// An object is sealed that should not be.
+    #[error("the stored object is sealed, and its job says that it is not")]
+    Sealed,
 }
 
 /// The cause of an [`ObjectError`].

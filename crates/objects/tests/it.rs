@@ -13,3 +13,5 @@ mod s3;
 mod s3_answers;
 #[path = "it/s3_server.rs"]
 mod s3_server;
+#[path = "it/sealed.rs"]
+mod sealed;

@@ -12,6 +12,16 @@ pub fn stored_bytes(plain_bytes: u64) -> u64 {
     Layout::new(plain_bytes, CHUNK_BYTES as u64).stored_bytes()
 }
 
+/// The length of the plaintext of a sealed object of this length, or none if no sealed object has
+/// it.
+pub fn plain_bytes(stored_bytes: u64) -> Option<u64> {
+    let sealed_chunk = (CHUNK_BYTES + TAG_BYTES) as u64;
+    let chunks = stored_bytes.checked_sub(HEADER_BYTES as u64)?;
+    let tags = chunks.div_ceil(sealed_chunk) * TAG_BYTES as u64;
+    let plain = chunks.checked_sub(tags)?;
+    (self::stored_bytes(plain) == stored_bytes).then_some(plain)
+}
+
 /// The chunks of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {

@@ -101,6 +101,22 @@ fn every_length_comes_back_however_it_is_cut() {
 }
 
 #[test]
+fn the_length_of_the_plaintext_follows_from_that_of_the_object() {
+    let near = |length: u64| length.saturating_sub(40)..length + 40;
+    let chunk = CHUNK_BYTES as u64;
+    for plain in [0, chunk, 2 * chunk, 1000 * chunk, u64::from(u32::MAX)].into_iter().flat_map(near)
+    {
+        assert_eq!(plain_bytes(stored_bytes(plain)), Some(plain));
+    }
+    for stored in [0, stored_bytes(0), stored_bytes(chunk)].into_iter().flat_map(near) {
+        let overhead = (1..4).map(|chunks| (HEADER_BYTES + chunks * layout::TAG_BYTES) as u64);
+        let mut lengths = overhead.filter_map(|overhead| stored.checked_sub(overhead));
+        let expected = lengths.find(|plain| stored_bytes(*plain) == stored);
+        assert_eq!(plain_bytes(stored), expected, "{stored} bytes");
+    }
+}
+
+#[test]
 fn every_flipped_bit_is_found_and_nothing_of_its_chunk_is_given_out() {
     for length in LENGTHS {
         let plain = plaintext(length);
