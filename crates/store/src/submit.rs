@@ -9,7 +9,7 @@ mod submitter;
 use outport_domain::{
     caller::Caller,
     id::{JobId, ScheduleId},
-    job::{Compression, ExportJob, Format, JobScope},
+    job::{Compression, ExportJob, Format, JobKind, JobScope},
     locale::Locale,
 };
 
@@ -23,6 +23,8 @@ use crate::{StoreError, Tx};
 pub struct NewJob {
     /// Its id.
     pub id: JobId,
+    /// What kind of work it is.
+    pub kind: JobKind,
     /// The schedule that asks.
     pub schedule: Option<ScheduleId>,
     /// Who asks.

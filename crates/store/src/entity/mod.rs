@@ -1,6 +1,7 @@
 //! The rows as they lie in the tables. Instants are milliseconds since 1970 in UTC, states are
 //! their wire names; what they mean is said where they are turned into the domain's words.
 
+pub mod connection;
 pub mod delivery;
 pub mod download;
 pub mod event;

@@ -2,7 +2,7 @@
 
 use outport_domain::{
     id::{JobId, OrganizationId},
-    job::{ExportJob, JobStatus},
+    job::{ExportJob, JobKind, JobStatus},
 };
 use sea_orm::{
     ColumnTrait as _, ConnectionTrait as _, EntityTrait as _, QueryFilter as _, Select,
@@ -31,7 +31,8 @@ impl Words for Select<Entity> {
     }
 
     fn matching(self, filter: &JobFilter) -> Self {
-        let mut query = self;
+        // What is asked for as of a Fetcher is no export.
+        let mut query = self.filter(Column::Kind.eq(JobKind::Export.name()));
         if let Some(status) = filter.status {
             // Literally, so that a partial index on the status can serve it.
             query = query.filter(Expr::cust(format!("status = '{}'", status.name())));
