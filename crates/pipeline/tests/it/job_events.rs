@@ -178,8 +178,9 @@ async fn every_way_that_a_run_can_fail_is_told_once_with_its_code() {
         let (failed_with, message) = world.job(job).await.failure.expect("a failure");
         assert_eq!(failed_with, code, "{message}");
         assert_eq!(event.error(), Some(JobError::new(code.name(), &message)));
-        let export = if code == FailureCode::Canceled { "canceled" } else { "failed" };
-        assert_eq!(world.events(job).await, [&format!("export.{export}"), "job.failed"]);
+        let canceled = code == FailureCode::Canceled;
+        let export = if canceled { "export.canceled" } else { "export.failed" };
+        assert_eq!(world.events(job).await, [export, "job.failed"]);
         world.assert_store_is_empty();
     }
 }
