@@ -20,6 +20,7 @@ use outport_domain::{
     failure::{Disposition, Failure, FailureCode},
     selection::Selection,
 };
+use zeroize::Zeroizing;
 
 pub mod batch;
 mod compile;
@@ -30,6 +31,7 @@ pub mod postgres;
 pub mod sample;
 pub mod schema;
 mod server;
+mod several;
 pub mod sqlite;
 
 pub use batch::Batch;
@@ -47,7 +49,17 @@ pub fn connect(config: &SourceConfig) -> Arc<dyn Source> {
             Arc::new(mysql::MySqlSource::new(url.clone(), *connect_timeout))
         }
         SourceConfig::Sqlite { path } => Arc::new(sqlite::SqliteSource::new(path.clone())),
+        SourceConfig::Stored { url, tls, connect_timeout } if is_postgres(url) => {
+            Arc::new(postgres::PostgresSource::new(url, *connect_timeout).with_tls(Arc::clone(tls)))
+        }
+        SourceConfig::Stored { url, tls, connect_timeout } => Arc::new(
+            mysql::MySqlSource::new(url.clone(), *connect_timeout).with_tls(Arc::clone(tls)),
+        ),
     }
+}
+
+fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres")
 }
 
 impl SourceConfig {
@@ -61,6 +73,8 @@ impl SourceConfig {
                 Err("it names no file".to_owned())
             }
             Self::Sqlite { .. } => Ok(()),
+            Self::Stored { url, .. } if is_postgres(url) => postgres::check_url(url),
+            Self::Stored { url, .. } => mysql::check_url(url),
         }
     }
 }
@@ -78,6 +92,22 @@ fn malformed(error: &sqlx::Error) -> String {
 pub trait Source: Send + Sync {
     /// Opens a connection of its own, takes a snapshot and starts the query.
     async fn open(&self, selection: &Selection) -> Result<Box<dyn RowStream>, SourceError>;
+
+    /// Opens several selections as of one moment, over one connection. The streams are read in the
+    /// order given, each to its end before the next; the last one owns the connection.
+    async fn open_all(
+        &self,
+        selections: &[&Selection],
+    ) -> Result<Vec<Box<dyn RowStream>>, SourceError> {
+        match selections {
+            [] => Ok(Vec::new()),
+            [only] => Ok(vec![self.open(only).await?]),
+            _ => Err(SourceError::new(
+                FailureCode::SourceQueryFailed,
+                "the source cannot read several tables as of one moment",
+            )),
+        }
+    }
 
     /// Checks that the database answers.
     async fn check(&self) -> Result<(), SourceError>;
@@ -147,6 +177,27 @@ pub enum SourceConfig {
         /// Its path.
         path: std::path::PathBuf,
     },
+    /// A PostgreSQL or MySQL server whose certificates are at hand, not in files.
+    Stored {
+        /// The URL.
+        url: String,
+        /// What the way to it is encrypted with.
+        tls: Arc<Tls>,
+        /// Time limit of connecting.
+        connect_timeout: std::time::Duration,
+    },
+}
+
+/// What the way to a server is encrypted with, each as PEM; whether it is says the URL. Holds a
+/// key, so it has no `Debug`.
+#[derive(Default)]
+pub struct Tls {
+    /// The authority that the server's certificate must be of.
+    pub authority: Option<String>,
+    /// The client's certificate.
+    pub certificate: Option<String>,
+    /// Its key.
+    pub key: Option<Zeroizing<String>>,
 }
 
 /// What went wrong at a source. `Display` is safe to show to the requester; the cause is for

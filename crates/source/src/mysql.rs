@@ -27,7 +27,7 @@ mod relation;
 mod schema;
 mod session;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -37,7 +37,7 @@ use tokio::task::JoinHandle;
 
 use crate::{
     Batch, Next, RowStream, Source, SourceError, compile, compile::mysql::MySql, handoff,
-    handoff::Consumer, malformed,
+    handoff::Consumer, malformed, several,
 };
 use cells::Form;
 use failure::{Stage, failure};
@@ -58,8 +58,14 @@ pub(crate) fn check_url(url: &str) -> Result<(), String> {
 
 impl MySqlSource {
     /// A source; nothing is connected to yet.
-    pub const fn new(url: String, connect_timeout: Duration) -> Self {
-        Self { server: Server { url, connect_timeout } }
+    pub fn new(url: String, connect_timeout: Duration) -> Self {
+        Self { server: Server { url, tls: Arc::default(), connect_timeout } }
+    }
+
+    /// The same source, with certificates at hand.
+    #[must_use]
+    pub fn with_tls(self, tls: Arc<crate::Tls>) -> Self {
+        Self { server: Server { tls, ..self.server } }
     }
 }
 
@@ -73,20 +79,52 @@ impl Source for MySqlSource {
         relation::check_snapshots(&mut connection, &selection.relation).await?;
         let mut dialect = MySql::new(types);
         let sql = thread.marked(&compile::select(&mut dialect, selection)?);
-        let forms = selection
-            .columns
-            .iter()
-            .map(|column| Ok(Form::of(column, dialect.real_type(column)?, selection.time_zone)))
-            .collect::<Result<Vec<_>, SourceError>>()?;
+        let forms = forms(&dialect, selection)?;
         session::set_parameters(&mut connection, &dialect.parameters).await?;
         let estimated_rows = estimate::rows(&mut connection, &sql).await;
         let snapshot_at = session::take_snapshot(&mut connection).await?;
         // The text protocol runs many statements at once; to prepare is to allow only one.
         relation::prepare(&mut connection, &sql).await?;
         let (producer, consumer) = handoff::handoff(selection.columns.len());
-        let task = tokio::spawn(reader::run(connection, sql, forms, producer));
-        let task = AbortOnDrop(task);
+        let reads = vec![(reader::Statement { sql, forms }, producer)];
+        let task = AbortOnDrop(tokio::spawn(reader::run_each(connection, reads)));
         Ok(Box::new(MySqlStream { snapshot_at, estimated_rows, consumer, task, thread }))
+    }
+
+    async fn open_all(
+        &self,
+        selections: &[&Selection],
+    ) -> Result<Vec<Box<dyn RowStream>>, SourceError> {
+        if let [only] = selections {
+            return Ok(vec![self.open(only).await?]);
+        }
+        let mut connection = self.server.connect().await?;
+        let thread = Thread::of(&mut connection, self.server.clone()).await?;
+        session::pin(&mut connection).await?;
+        let mut parameters = Vec::new();
+        let mut reads = Vec::with_capacity(selections.len());
+        let mut consumers = Vec::with_capacity(selections.len());
+        for selection in selections {
+            let types = relation::real_types(&mut connection, selection).await?;
+            relation::check_snapshots(&mut connection, &selection.relation).await?;
+            let mut dialect = MySql::new(types);
+            dialect.parameters = parameters;
+            let sql = thread.marked(&compile::select(&mut dialect, selection)?);
+            let forms = forms(&dialect, selection)?;
+            parameters = dialect.parameters;
+            let (producer, consumer) = handoff::handoff(selection.columns.len());
+            reads.push((reader::Statement { sql, forms }, producer));
+            consumers.push(consumer);
+        }
+        session::set_parameters(&mut connection, &parameters).await?;
+        let snapshot_at = session::take_snapshot(&mut connection).await?;
+        for (statement, _) in &reads {
+            relation::prepare(&mut connection, &statement.sql).await?;
+        }
+        let task = AbortOnDrop(tokio::spawn(reader::run_each(connection, reads)));
+        Ok(several::streams(snapshot_at, consumers, |consumer| {
+            Box::new(MySqlStream { snapshot_at, estimated_rows: None, consumer, task, thread })
+        }))
     }
 
     async fn estimate(&self, selection: &Selection) -> Result<Option<u64>, SourceError> {
@@ -105,6 +143,14 @@ impl Source for MySqlSource {
         session::rows(&mut connection, "SELECT 1").await?;
         connection.close().await.map_err(|error| failure(error, Stage::Query))
     }
+}
+
+/// How the cells of a selection are printed.
+fn forms(dialect: &MySql, selection: &Selection) -> Result<Vec<Form>, SourceError> {
+    let columns = selection.columns.iter();
+    columns
+        .map(|column| Ok(Form::of(column, dialect.real_type(column)?, selection.time_zone)))
+        .collect()
 }
 
 /// Drops the reader, and its connection with it.

@@ -37,6 +37,7 @@ use std::{collections::HashMap, sync::Arc, thread::available_parallelism, time::
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
 use outport_domain::selection::Selection;
 use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
 use tokio::task::JoinHandle;
@@ -46,7 +47,7 @@ use crate::{
     compile::postgres::{Postgres, RealType},
     handoff,
     handoff::Turns,
-    malformed,
+    malformed, several,
 };
 use cancel::Backends;
 use connect::Server;
@@ -87,6 +88,12 @@ impl PostgresSource {
         Self { server: Server::new(url, connect_timeout), connections }
     }
 
+    /// The same source, with certificates at hand.
+    #[must_use]
+    pub fn with_tls(self, tls: Arc<crate::Tls>) -> Self {
+        Self { server: self.server.with_tls(tls), ..self }
+    }
+
     /// Connections that read one table at once, if it can be cut.
     fn connections(&self) -> usize {
         self.connections.unwrap_or_else(|| {
@@ -106,17 +113,8 @@ impl Source for PostgresSource {
         let mut pins = Pins::new(selection.time_zone);
         let backends = Backends::new(self.server.clone(), pins.name.clone());
         session::begin_to_look(&mut connection, &mut pins, &self.server).await?;
-        let types = relation::real_types(&mut connection, selection).await?;
-        let tables = relation::base_tables(&mut connection, &selection.relation).await?;
-        let wire = wire(&types, selection);
-        let mut dialect = Postgres::new(types);
-        if pins.encoding == Encoding::Narrow {
-            dialect.lacks(encoding::lacking(&mut connection, &selection.predicate).await?);
-        }
-        if let Some((_, functions)) = &wire {
-            dialect.print_with(functions.clone());
-        }
-        let sql = compile::select(&mut dialect, selection)?;
+        let Compiled { dialect, tables, sql, wire } =
+            compiled(&mut connection, &pins, selection, Vec::new()).await?;
         let estimated_rows = estimate::rows(&mut connection, &dialect, selection).await;
         session::begin_to_read(&mut connection, &pins, &tables).await?;
         let snapshot_at = session::take_snapshot(&mut connection, &dialect.parameters).await?;
@@ -125,7 +123,6 @@ impl Source for PostgresSource {
         let statement =
             self.cut(sql, selection, &pins, &dialect.parameters, &mut connections).await?;
         let columns = selection.columns.len();
-        let wire = wire.map_or(Wire::Text(columns), |(wire, _)| wire);
         let readers = connections.len();
         let waiting = if readers > 1 { WAITING_IN_TURNS } else { handoff::WAITING };
         let mut tasks = Vec::with_capacity(readers);
@@ -138,6 +135,17 @@ impl Source for PostgresSource {
         }
         let turns = Turns::new(consumers);
         Ok(Box::new(PostgresStream { snapshot_at, estimated_rows, turns, tasks, backends }))
+    }
+
+    async fn open_all(
+        &self,
+        selections: &[&Selection],
+    ) -> Result<Vec<Box<dyn RowStream>>, SourceError> {
+        match selections {
+            [] => Ok(Vec::new()),
+            [only] => Ok(vec![self.open(only).await?]),
+            [first, ..] => self.open_several(first.time_zone, selections).await,
+        }
     }
 
     async fn estimate(&self, selection: &Selection) -> Result<Option<u64>, SourceError> {
@@ -164,7 +172,76 @@ impl Source for PostgresSource {
     }
 }
 
+/// A selection as the server at hand is asked for it.
+struct Compiled {
+    dialect: Postgres,
+    /// To lock, as SQL.
+    tables: Vec<String>,
+    sql: String,
+    wire: Wire,
+}
+
+/// Compiles a selection; its parameters come after those given.
+async fn compiled(
+    connection: &mut PgConnection,
+    pins: &Pins,
+    selection: &Selection,
+    parameters: Vec<String>,
+) -> Result<Compiled, SourceError> {
+    let types = relation::real_types(connection, selection).await?;
+    let tables = relation::base_tables(connection, &selection.relation).await?;
+    let wire = wire(&types, selection);
+    let mut dialect = Postgres::new(types);
+    dialect.parameters = parameters;
+    if pins.encoding == Encoding::Narrow {
+        dialect.lacks(encoding::lacking(connection, &selection.predicate).await?);
+    }
+    let wire = match wire {
+        Some((wire, functions)) => {
+            dialect.print_with(functions);
+            wire
+        }
+        None => Wire::Text(selection.columns.len()),
+    };
+    let sql = compile::select(&mut dialect, selection)?;
+    Ok(Compiled { dialect, tables, sql, wire })
+}
+
 impl PostgresSource {
+    /// One connection, one transaction, one statement after the other.
+    async fn open_several(
+        &self,
+        time_zone: Tz,
+        selections: &[&Selection],
+    ) -> Result<Vec<Box<dyn RowStream>>, SourceError> {
+        let mut connection = self.server.connect().await?;
+        let mut pins = Pins::new(time_zone);
+        let backends = Backends::new(self.server.clone(), pins.name.clone());
+        session::begin_to_look(&mut connection, &mut pins, &self.server).await?;
+        let (mut tables, mut parameters) = (Vec::new(), Vec::new());
+        let mut reads = Vec::with_capacity(selections.len());
+        let mut consumers = Vec::with_capacity(selections.len());
+        for selection in selections {
+            let compiled = compiled(&mut connection, &pins, selection, parameters).await?;
+            parameters = compiled.dialect.parameters;
+            tables.extend(compiled.tables);
+            let (producer, consumer) = handoff::handoff(selection.columns.len());
+            let statement = Statement::whole(compiled.sql);
+            let share = Share { statement, reader: 0, readers: 1, wire: compiled.wire };
+            reads.push((share, producer));
+            consumers.push(consumer);
+        }
+        tables.sort_unstable();
+        tables.dedup();
+        session::begin_to_read(&mut connection, &pins, &tables).await?;
+        let snapshot_at = session::take_snapshot(&mut connection, &parameters).await?;
+        let tasks = vec![AbortOnDrop(tokio::spawn(reader::run_each(connection, reads)))];
+        Ok(several::streams(snapshot_at, consumers, |last| {
+            let turns = Turns::new(vec![last]);
+            Box::new(PostgresStream { snapshot_at, estimated_rows: None, turns, tasks, backends })
+        }))
+    }
+
     /// Cuts the statement into ranges and adds connections to read them, where that serves.
     async fn cut(
         &self,

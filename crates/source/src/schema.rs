@@ -9,7 +9,7 @@ use outport_domain::{
     selection::Relation,
 };
 
-use crate::{SourceConfig, SourceError, mysql, postgres, sqlite};
+use crate::{SourceConfig, SourceError, is_postgres, mysql, postgres, sqlite};
 
 /// The schema of a configured database. Nothing is connected to before it is asked.
 pub fn schema(config: &SourceConfig) -> Arc<dyn Schema> {
@@ -21,6 +21,12 @@ pub fn schema(config: &SourceConfig) -> Arc<dyn Schema> {
             Arc::new(mysql::MySqlSource::new(url.clone(), *connect_timeout))
         }
         SourceConfig::Sqlite { path } => Arc::new(sqlite::SqliteSource::new(path.clone())),
+        SourceConfig::Stored { url, tls, connect_timeout } if is_postgres(url) => {
+            Arc::new(postgres::PostgresSource::new(url, *connect_timeout).with_tls(Arc::clone(tls)))
+        }
+        SourceConfig::Stored { url, tls, connect_timeout } => Arc::new(
+            mysql::MySqlSource::new(url.clone(), *connect_timeout).with_tls(Arc::clone(tls)),
+        ),
     }
 }
 

@@ -33,7 +33,7 @@ use chrono::{DateTime, Utc};
 use outport_domain::selection::Selection;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use crate::{Batch, Next, RowStream, Source, SourceError, handoff, handoff::Consumer};
+use crate::{Batch, Next, RowStream, Source, SourceError, handoff, handoff::Consumer, several};
 
 /// One SQLite file.
 pub struct SqliteSource {
@@ -60,19 +60,34 @@ impl SqliteSource {
 #[async_trait]
 impl Source for SqliteSource {
     async fn open(&self, selection: &Selection) -> Result<Box<dyn RowStream>, SourceError> {
+        let mut streams = self.open_all(&[selection]).await?;
+        streams.pop().ok_or_else(SourceError::reader_lost)
+    }
+
+    async fn open_all(
+        &self,
+        selections: &[&Selection],
+    ) -> Result<Vec<Box<dyn RowStream>>, SourceError> {
         let stop = Stop::default();
-        let (producer, consumer) = handoff::handoff(selection.columns.len().max(1));
+        let (mut reads, mut consumers) = (Vec::new(), Vec::new());
+        for &selection in selections {
+            let (producer, consumer) = handoff::handoff(selection.columns.len().max(1));
+            reads.push((selection.clone(), producer));
+            consumers.push(consumer);
+        }
         let (opened, when_opened) = oneshot::channel();
         let task = tokio::task::spawn_blocking({
-            let (path, selection, stop) = (self.path.clone(), selection.clone(), stop.flag());
-            move || reader::run(&path, &selection, stop, opened, producer)
+            let (path, stop) = (self.path.clone(), stop.flag());
+            move || reader::run(&path, reads, stop, opened)
         });
         let Opened { snapshot_at, is_wal } =
             when_opened.await.map_err(|_| SourceError::reader_lost())??;
         if !is_wal {
             self.warn_of_waiting_writers();
         }
-        Ok(Box::new(SqliteStream { snapshot_at, consumer, task, stop }))
+        Ok(several::streams(snapshot_at, consumers, |consumer| {
+            Box::new(SqliteStream { snapshot_at, consumer, task, stop })
+        }))
     }
 
     async fn check(&self) -> Result<(), SourceError> {

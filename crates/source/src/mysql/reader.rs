@@ -30,15 +30,30 @@ const MARKS: usize = 1;
 /// by a function, and one made by `GROUP_CONCAT`.
 const CUT: [&str; 2] = ["1301", "1260"];
 
-/// Reads the query's result until its end, an error, or nobody wants it.
-pub(super) async fn run(
-    mut connection: MySqlConnection,
-    sql: String,
-    forms: Vec<Form>,
-    mut producer: Producer,
-) {
-    let read = read(&mut connection, sql, &forms, &mut producer).await;
-    server::end(connection, producer, read).await;
+/// What is read, and how its cells are printed.
+pub(super) struct Statement {
+    pub(super) sql: String,
+    pub(super) forms: Vec<Form>,
+}
+
+/// Reads the results of queries, one after the other, until the end of the last of them, an
+/// error, or nobody wants them.
+pub(super) async fn run_each(mut connection: MySqlConnection, reads: Vec<(Statement, Producer)>) {
+    let mut reads = reads.into_iter().peekable();
+    while let Some((Statement { sql, forms }, mut producer)) = reads.next() {
+        let mut read = read(&mut connection, sql, &forms, &mut producer).await;
+        if read.is_ok() && reads.peek().is_some() {
+            if producer.end().await.is_err() {
+                return;
+            }
+            continue;
+        }
+        if read.is_ok() {
+            let committed = rows(&mut connection, "COMMIT").await;
+            read = committed.map(drop).map_err(|error| as_truncated(error, &producer).into());
+        }
+        return server::end(connection, producer, read).await;
+    }
 }
 
 async fn read(
@@ -82,7 +97,6 @@ async fn read(
     }
     prove(connection, producer).await?;
     producer.hand_over().await?;
-    rows(connection, "COMMIT").await.map_err(|error| as_truncated(error, producer))?;
     Ok(())
 }
 

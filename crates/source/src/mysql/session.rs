@@ -1,7 +1,7 @@
 //! Connecting, the settings that the printed values and our patience depend on, the snapshot,
 //! and the end of a query that is not wanted any more.
 
-use std::{str::FromStr, time::Duration};
+use std::{str::FromStr, sync::Arc, time::Duration};
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 use outport_domain::failure::FailureCode;
@@ -15,7 +15,7 @@ use super::{
     cells::bytes,
     failure::{Stage, failure},
 };
-use crate::{SourceError, compile};
+use crate::{SourceError, Tls, compile};
 
 /// Parameters that one statement sets.
 const SET_AT_ONCE: usize = 1_000;
@@ -27,12 +27,13 @@ const KEPT_STATEMENTS: usize = 128;
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) url: String,
+    pub(super) tls: Arc<Tls>,
     pub(super) connect_timeout: Duration,
 }
 
 impl Server {
     pub(super) async fn connect(&self) -> Result<MySqlConnection, SourceError> {
-        let options = MySqlConnectOptions::from_str(&self.url)
+        let mut options = MySqlConnectOptions::from_str(&self.url)
             .map_err(|error| {
                 // The cause is told apart from the message: it may quote the URL.
                 SourceError::new(
@@ -52,6 +53,15 @@ impl Server {
             .statement_cache_capacity(KEPT_STATEMENTS)
             // Statements hold what filters ask for.
             .disable_statement_logging();
+        if let Some(authority) = &self.tls.authority {
+            options = options.ssl_ca_from_pem(authority.clone().into_bytes());
+        }
+        if let Some(certificate) = &self.tls.certificate {
+            options = options.ssl_client_cert_from_pem(certificate);
+        }
+        if let Some(key) = &self.tls.key {
+            options = options.ssl_client_key_from_pem(key.as_str());
+        }
         match tokio::time::timeout(self.connect_timeout, MySqlConnection::connect_with(&options))
             .await
         {

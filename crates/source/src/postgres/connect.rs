@@ -21,7 +21,7 @@ use sqlx::{
 };
 
 use super::failure::{Stage, failure, is_startup_refused};
-use crate::SourceError;
+use crate::{SourceError, Tls};
 
 /// The setting that a direct connection begins with.
 pub(super) const DIRECT: &str = "outport.direct";
@@ -56,6 +56,7 @@ pub(super) fn without_connections(url: &str) -> (String, Option<usize>) {
 #[derive(Clone)]
 pub(super) struct Server {
     url: String,
+    tls: Arc<Tls>,
     pub(super) connect_timeout: Duration,
     /// Whether a pooler was found. Shared: it is found and told once.
     pooled: Arc<AtomicBool>,
@@ -63,7 +64,11 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn new(url: String, connect_timeout: Duration) -> Self {
-        Self { url, connect_timeout, pooled: Arc::default() }
+        Self { url, tls: Arc::default(), connect_timeout, pooled: Arc::default() }
+    }
+
+    pub(super) fn with_tls(self, tls: Arc<Tls>) -> Self {
+        Self { tls, ..self }
     }
 
     /// Whether a pooler was found so far.
@@ -116,7 +121,17 @@ impl Server {
             .extra_float_digits(None)
             // Statements hold what filters ask for.
             .disable_statement_logging();
-        Ok(without_tls_at_home(options))
+        let mut options = without_tls_at_home(options);
+        if let Some(authority) = &self.tls.authority {
+            options = options.ssl_root_cert_from_pem(authority.clone().into_bytes());
+        }
+        if let Some(certificate) = &self.tls.certificate {
+            options = options.ssl_client_cert_from_pem(certificate);
+        }
+        if let Some(key) = &self.tls.key {
+            options = options.ssl_client_key_from_pem(key.as_str());
+        }
+        Ok(options)
     }
 
     async fn connect_with(&self, options: &PgConnectOptions) -> Result<PgConnection, SourceError> {

@@ -51,9 +51,27 @@ pub(super) enum Wire {
 }
 
 /// Copies a share of the query's result until its end, an error, or nobody wants it.
-pub(super) async fn run(mut connection: PgConnection, share: Share, mut producer: Producer) {
-    let read = copy_all(&mut connection, &share, &mut producer).await;
-    server::end(connection, producer, read).await;
+pub(super) async fn run(connection: PgConnection, share: Share, producer: Producer) {
+    run_each(connection, vec![(share, producer)]).await;
+}
+
+/// Copies several results, one after the other, until the end of the last of them, an error, or
+/// nobody wants them.
+pub(super) async fn run_each(mut connection: PgConnection, reads: Vec<(Share, Producer)>) {
+    let mut reads = reads.into_iter().peekable();
+    while let Some((share, mut producer)) = reads.next() {
+        let mut read = copy_all(&mut connection, &share, &mut producer).await;
+        if read.is_ok() && reads.peek().is_some() {
+            if producer.end().await.is_err() {
+                return;
+            }
+            continue;
+        }
+        if read.is_ok() {
+            read = commit(&mut connection, &producer).await;
+        }
+        return server::end(connection, producer, read).await;
+    }
 }
 
 async fn copy_all(
@@ -70,6 +88,10 @@ async fn copy_all(
             producer.hand_over().await?;
         }
     }
+    Ok(())
+}
+
+async fn commit(connection: &mut PgConnection, producer: &Producer) -> Result<(), Ended> {
     sqlx::raw_sql("COMMIT")
         .execute(connection)
         .await

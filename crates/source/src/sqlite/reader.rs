@@ -34,30 +34,31 @@ const BUSY: Duration = Duration::from_secs(10);
 /// Steps of the engine between two looks at the stop flag.
 const STEPS_PER_LOOK: i32 = 10_000;
 
-/// Reads the whole selection. Says when it is opened, then hands rows over until the end, an
-/// error, or nobody wants them.
+/// Reads selections, one after the other. Says when they are opened, then hands rows over until
+/// the end of the last, an error, or nobody wants them.
 pub(super) fn run(
     path: &Path,
-    selection: &Selection,
+    reads: Vec<(Selection, Producer)>,
     stop: Arc<AtomicBool>,
     opened: oneshot::Sender<Result<Opened, SourceError>>,
-    mut producer: Producer,
 ) {
     let prepared = open(path).and_then(|connection| {
         connection
             .progress_handler(STEPS_PER_LOOK, Some(move || stop.load(Ordering::Relaxed)))
             .map_err(|error| failure(error, 0))?;
         let is_wal = is_wal(&connection)?;
-        let (snapshot_at, query) = begin(&connection, selection)?;
+        let snapshot_at = begin(&connection)?;
+        let queries = reads.iter().map(|(selection, _)| compiled(&connection, selection));
+        let queries = queries.collect::<Result<Vec<_>, _>>()?;
         check_length(&connection, path, 0)?;
-        Ok((connection, Opened { snapshot_at, is_wal }, query))
+        Ok((connection, Opened { snapshot_at, is_wal }, queries))
     });
-    let (connection, (sql, parameters)) = match prepared {
-        Ok((connection, how, query)) => {
+    let (connection, queries) = match prepared {
+        Ok((connection, how, queries)) => {
             if opened.send(Ok(how)).is_err() {
                 return;
             }
-            (connection, query)
+            (connection, queries)
         }
         Err(error) => {
             // Nobody may be waiting any more; then nobody needs to know.
@@ -65,15 +66,21 @@ pub(super) fn run(
             return;
         }
     };
-    let read = read(&connection, &sql, parameters, selection, &mut producer);
-    let length = || check_length(&connection, path, producer.rows());
-    let told = match read.and_then(|read| length().map(|()| read)) {
-        Ok(Read::ToTheEnd) => producer.end_blocking(),
-        Ok(Read::Unwanted) => return,
-        Err(error) => producer.fail_blocking(error),
-    };
-    if told.is_err() {
-        tracing::debug!("the consumer of an SQLite file's rows left before the last word");
+    for ((selection, mut producer), (sql, parameters)) in reads.into_iter().zip(queries) {
+        let read = read(&connection, &sql, parameters, &selection, &mut producer);
+        let length = || check_length(&connection, path, producer.rows());
+        let told = match read.and_then(|read| length().map(|()| read)) {
+            Ok(Read::ToTheEnd) => producer.end_blocking(),
+            Ok(Read::Unwanted) => return,
+            Err(error) => {
+                drop(producer.fail_blocking(error));
+                return;
+            }
+        };
+        if told.is_err() {
+            tracing::debug!("the consumer of an SQLite file's rows left before the last word");
+            return;
+        }
     }
 }
 
@@ -127,17 +134,18 @@ fn check_length(connection: &Connection, path: &Path, rows: u64) -> Result<(), S
     Ok(())
 }
 
-/// Takes the snapshot and compiles the query.
-fn begin(
-    connection: &Connection,
-    selection: &Selection,
-) -> Result<(DateTime<Utc>, Query), SourceError> {
+/// Takes the snapshot.
+fn begin(connection: &Connection) -> Result<DateTime<Utc>, SourceError> {
     let snapshot_at = Utc::now();
     // BEGIN alone promises nothing; the first read takes the snapshot.
     connection
         .execute_batch("BEGIN")
         .and_then(|()| connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())))
         .map_err(|error| failure(error, 0))?;
+    Ok(snapshot_at)
+}
+
+fn compiled(connection: &Connection, selection: &Selection) -> Result<Query, SourceError> {
     let mut dialect = Sqlite::new(affinities(connection, &selection.relation)?);
     let missing: Vec<String> = compile::named_columns(selection)
         .into_iter()
@@ -149,7 +157,7 @@ fn begin(
         return Err(SourceError::new(FailureCode::SchemaMismatch, message));
     }
     let sql = compile::select(&mut dialect, selection)?;
-    Ok((snapshot_at, (sql, dialect.parameters)))
+    Ok((sql, dialect.parameters))
 }
 
 pub(super) fn affinities(
