@@ -24,12 +24,13 @@ pub enum CrashPoint {
     AfterDeliveryClaim,
     AfterSend,
     BeforeReceipt,
+    AfterConfirm,
     DuringSweep,
 }
 
 impl CrashPoint {
     /// All of them, in the order of a job's life.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::BeforeClaimCommit,
         Self::AfterClaim,
         Self::MidRows,
@@ -42,6 +43,7 @@ impl CrashPoint {
         Self::AfterDeliveryClaim,
         Self::AfterSend,
         Self::BeforeReceipt,
+        Self::AfterConfirm,
         Self::DuringSweep,
     ];
 

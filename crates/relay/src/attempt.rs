@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use outport_contract::{export_event::ExportEvent, redaction::Chain};
+use outport_contract::redaction::Chain;
 use outport_domain::{crash::CrashPlan, limits::Limits};
 use outport_store::{
     Store, StoreError,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How long a dropped handler may take to let go before the relay no longer waits for it.
-const LET_GO: Duration = Duration::from_secs(1);
+pub(crate) const LET_GO: Duration = Duration::from_secs(1);
 
 /// What all attempts of a relay share.
 pub(crate) struct Surroundings {
@@ -95,10 +95,7 @@ async fn run(
     handler: Arc<dyn Handler>,
     claim: DeliveryClaim,
 ) -> Result<Done, HandlerError> {
-    let event: ExportEvent = serde_json::from_str(&claim.event.body).map_err(|error| {
-        HandlerError::dead("the event's body is not one this version reads").because(error)
-    })?;
-    handler.handle(&Delivery::new(&claim, &event, &around.store, &around.crash)).await
+    handler.handle(&Delivery::new(&claim, &around.store, &around.crash)).await
 }
 
 /// Renews the lease until it is lost. An outage of the database loses none: renewal compares
@@ -128,22 +125,9 @@ fn after_failure(limits: &Limits, failures_before: u32, error: &HandlerError) ->
     }
 }
 
-/// Writes the end, trying for the life of a lease: after that somebody else has the delivery.
 async fn finish(around: &Surroundings, fence: &DeliveryFence, end: &DeliveryEnd) {
-    let written = tokio::time::timeout(around.limits.lease, async {
-        for failures in 1.. {
-            match try_finish(&around.store, fence, end).await {
-                Ok(written) => return written,
-                Err(error) => tracing::warn!(
-                    delivery = %fence.delivery, error = %Chain(&error), "an end is not written yet"
-                ),
-            }
-            let (first, most) = (Duration::from_millis(100), Duration::from_secs(5));
-            tokio::time::sleep(full_jitter(first, most, failures)).await;
-        }
-        false
-    });
-    if !written.await.unwrap_or(false) {
+    let written = until_written(around, || try_finish(&around.store, fence, end)).await;
+    if written != Some(true) {
         tracing::warn!(delivery = %fence.delivery, "the end of a delivery was not written");
     }
 }
@@ -157,6 +141,27 @@ async fn try_finish(
     let written = deliveries::finish(&mut tx, fence, end).await?;
     tx.commit().await?;
     Ok(written)
+}
+
+/// Writes, trying for the life of a lease: after that somebody else has what it is about.
+pub(crate) async fn until_written<T, F: Future<Output = Result<T, StoreError>>>(
+    around: &Surroundings,
+    write: impl Fn() -> F,
+) -> Option<T> {
+    let written = tokio::time::timeout(around.limits.lease, async {
+        for failures in 1.. {
+            match write().await {
+                Ok(written) => return Some(written),
+                Err(error) => {
+                    tracing::warn!(error = %Chain(&error), "an end is not written yet");
+                }
+            }
+            let (first, most) = (Duration::from_millis(100), Duration::from_secs(5));
+            tokio::time::sleep(full_jitter(first, most, failures)).await;
+        }
+        None
+    });
+    written.await.ok().flatten()
 }
 
 #[cfg(test)]

@@ -3,10 +3,7 @@
 use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
-use outport_contract::{
-    export_event::{ExportEvent, ExportEventType},
-    redaction::redact,
-};
+use outport_contract::{export_event::ExportEvent, redaction::redact};
 use outport_domain::{
     crash::{CrashPlan, CrashPoint},
     id::EventId,
@@ -25,8 +22,8 @@ pub trait Handler: Send + Sync {
     /// Its name for ever: rows in the database refer to it.
     fn name(&self) -> &'static str;
 
-    /// The events it wants.
-    fn event_types(&self) -> &'static [ExportEventType];
+    /// The names of the events it wants, e.g. `export.completed`.
+    fn event_types(&self) -> &'static [&'static str];
 
     /// Does the duty towards one event.
     async fn handle(&self, delivery: &Delivery<'_>) -> Result<Done, HandlerError>;
@@ -110,9 +107,7 @@ impl From<StoreError> for HandlerError {
 
 /// One attempt at one delivery, as its handler sees it.
 pub struct Delivery<'a> {
-    /// The event, parsed.
-    pub event: &'a ExportEvent,
-    /// The event as committed: its id, its frozen body, its instant.
+    /// The event as committed: its id, its type, its frozen body, its instant.
     pub stored: &'a StoredEvent,
     /// To whom, for handlers with several targets; empty otherwise.
     pub target: &'a str,
@@ -127,12 +122,10 @@ impl<'a> Delivery<'a> {
     /// An attempt. The relay makes them; tests of a handler may.
     pub fn new(
         claim: &'a deliveries::DeliveryClaim,
-        event: &'a ExportEvent,
         store: &'a Store,
         crash: &'a CrashPlan,
     ) -> Self {
         Self {
-            event,
             stored: &claim.event,
             target: &claim.target,
             attempt: claim.fence.run,
@@ -150,6 +143,14 @@ impl<'a> Delivery<'a> {
     /// The event's body as committed, byte for byte.
     pub fn body(&self) -> &str {
         &self.stored.body
+    }
+
+    /// The event of an export, parsed. A body that this version does not read is a failure that
+    /// will not pass.
+    pub fn export_event(&self) -> Result<ExportEvent, HandlerError> {
+        serde_json::from_str(self.body()).map_err(|error| {
+            HandlerError::dead("the event's body is not one this version reads").because(error)
+        })
     }
 
     /// The job as its row says now; `None` when it has been purged.

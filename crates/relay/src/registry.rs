@@ -4,12 +4,37 @@ use std::sync::Arc;
 
 use outport_store::deliveries::HandlerRow;
 
-use crate::handler::Handler;
+use crate::{batch::BatchHandler, handler::Handler};
 
 /// The handlers that this process has, in the order of their registration.
 #[derive(Clone, Default)]
 pub struct Registry {
-    handlers: Vec<Arc<dyn Handler>>,
+    handlers: Vec<Registered>,
+}
+
+/// A handler of either form.
+#[derive(Clone)]
+pub(crate) enum Registered {
+    /// One delivery at a time.
+    One(Arc<dyn Handler>),
+    /// Windows of them.
+    Batch(Arc<dyn BatchHandler>),
+}
+
+impl Registered {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::One(handler) => handler.name(),
+            Self::Batch(handler) => handler.name(),
+        }
+    }
+
+    fn event_types(&self) -> &'static [&'static str] {
+        match self {
+            Self::One(handler) => handler.event_types(),
+            Self::Batch(handler) => handler.event_types(),
+        }
+    }
 }
 
 /// Two handlers of one name: each would do the other's duty. The process must not start.
@@ -28,11 +53,23 @@ impl Registry {
 
     /// Adds a handler.
     pub fn register(&mut self, handler: impl Handler + 'static) -> Result<(), DuplicateHandler> {
+        self.add(Registered::One(Arc::new(handler)))
+    }
+
+    /// Adds a handler of windows.
+    pub fn register_batch(
+        &mut self,
+        handler: impl BatchHandler + 'static,
+    ) -> Result<(), DuplicateHandler> {
+        self.add(Registered::Batch(Arc::new(handler)))
+    }
+
+    fn add(&mut self, handler: Registered) -> Result<(), DuplicateHandler> {
         let name = handler.name();
         if self.handlers.iter().any(|registered| registered.name() == name) {
             return Err(DuplicateHandler { name });
         }
-        self.handlers.push(Arc::new(handler));
+        self.handlers.push(handler);
         Ok(())
     }
 
@@ -46,13 +83,13 @@ impl Registry {
                 event_types: handler
                     .event_types()
                     .iter()
-                    .map(|event_type| event_type.name().to_owned())
+                    .map(|event_type| (*event_type).to_owned())
                     .collect(),
             })
             .collect()
     }
 
-    pub(crate) fn into_handlers(self) -> Vec<Arc<dyn Handler>> {
+    pub(crate) fn into_handlers(self) -> Vec<Registered> {
         self.handlers
     }
 }
@@ -60,7 +97,6 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
-    use outport_contract::export_event::ExportEventType;
 
     use super::*;
     use crate::handler::{Delivery, Done, HandlerError};
@@ -73,8 +109,8 @@ mod tests {
             self.0
         }
 
-        fn event_types(&self) -> &'static [ExportEventType] {
-            &[ExportEventType::Completed, ExportEventType::Failed]
+        fn event_types(&self) -> &'static [&'static str] {
+            &["export.completed", "export.failed"]
         }
 
         async fn handle(&self, _delivery: &Delivery<'_>) -> Result<Done, HandlerError> {

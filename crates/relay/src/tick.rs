@@ -9,7 +9,7 @@ use outport_domain::{
     limits::Limits,
 };
 use outport_store::{
-    Store, StoreError,
+    Store, StoreError, Tx,
     deliveries::{self, DeliveryClaim},
     hints::Topic,
 };
@@ -20,10 +20,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    attempt::{Surroundings, carry_out},
+    attempt::{self, Surroundings},
+    batch::BatchHandler,
     handler::Handler,
     pause::full_jitter,
-    registry::Registry,
+    registry::{Registered, Registry},
+    window,
 };
 
 /// The longest sleep: hints may be lost.
@@ -33,6 +35,8 @@ const POLL: Duration = Duration::from_secs(1);
 const SHORTEST: Duration = Duration::from_millis(50);
 /// Every handler can do two things at once, so that one hanging event delays no other.
 const FEWEST_SLOTS: usize = 2;
+/// Windows of a batch handler at once: one is claimed or recorded while another is told.
+const WINDOWS: usize = 3;
 /// Time that handing back may take at a stop.
 const HAND_BACK: Duration = Duration::from_secs(5);
 
@@ -57,13 +61,77 @@ pub struct Relay {
 
 /// A handler and its own share of the process, so that no handler waits for another.
 struct Desk {
-    handler: Arc<dyn Handler>,
+    handler: Registered,
     slots: Arc<Semaphore>,
 }
 
 impl Desk {
-    fn free_slots(&self) -> Vec<OwnedSemaphorePermit> {
-        std::iter::from_fn(|| Arc::clone(&self.slots).try_acquire_owned().ok()).collect()
+    fn new(handler: Registered, share: usize) -> Self {
+        let slots = match handler {
+            Registered::One(_) => share,
+            Registered::Batch(_) => WINDOWS,
+        };
+        Self { handler, slots: Arc::new(Semaphore::new(slots)) }
+    }
+
+    /// Whether a claim is of use now.
+    fn is_open(&self) -> bool {
+        let is_ready = match &self.handler {
+            Registered::One(_) => true,
+            Registered::Batch(handler) => handler.is_ready(),
+        };
+        is_ready && self.slots.available_permits() > 0
+    }
+
+    fn take_slot(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.slots).try_acquire_owned().ok()
+    }
+
+    /// Claims as far as slots are free: a delivery a slot, or one window.
+    async fn claim(&self, tx: &mut Tx, lease: Duration) -> Result<Vec<Task>, StoreError> {
+        let name = self.handler.name();
+        match &self.handler {
+            Registered::One(handler) => {
+                let slots: Vec<_> = std::iter::from_fn(|| self.take_slot()).collect();
+                let claims = deliveries::claim(tx, name, lease, slots.len() as u32).await?;
+                let task = |(claim, slot)| Task::One(Arc::clone(handler), Box::new(claim), slot);
+                Ok(claims.into_iter().zip(slots).map(task).collect())
+            }
+            Registered::Batch(handler) => {
+                let Some(slot) = self.take_slot() else { return Ok(Vec::new()) };
+                let claims = deliveries::claim(tx, name, lease, handler.window() as u32).await?;
+                let task = |claims| Task::Window(Arc::clone(handler), claims, slot);
+                Ok(Some(claims).filter(|claims| !claims.is_empty()).map(task).into_iter().collect())
+            }
+        }
+    }
+}
+
+/// What was claimed, with the slot that it runs in.
+enum Task {
+    One(Arc<dyn Handler>, Box<DeliveryClaim>, OwnedSemaphorePermit),
+    Window(Arc<dyn BatchHandler>, Vec<DeliveryClaim>, OwnedSemaphorePermit),
+}
+
+impl Task {
+    fn deliveries(&self) -> usize {
+        match self {
+            Self::One(..) => 1,
+            Self::Window(_, claims, _) => claims.len(),
+        }
+    }
+
+    async fn carry_out(self, around: Arc<Surroundings>) {
+        let _slot = match self {
+            Self::One(handler, claim, slot) => {
+                attempt::carry_out(around, handler, *claim).await;
+                slot
+            }
+            Self::Window(handler, claims, slot) => {
+                window::carry_out(around, handler, claims).await;
+                slot
+            }
+        };
     }
 }
 
@@ -72,10 +140,7 @@ impl Relay {
     pub fn new(store: Store, registry: Registry, limits: Limits, crash: CrashPlan) -> Self {
         let handlers = registry.into_handlers();
         let share = (limits.handlers_at_once / handlers.len().max(1)).max(FEWEST_SLOTS);
-        let desks = handlers
-            .into_iter()
-            .map(|handler| Desk { handler, slots: Arc::new(Semaphore::new(share)) })
-            .collect();
+        let desks = handlers.into_iter().map(|handler| Desk::new(handler, share)).collect();
         let hand_back = CancellationToken::new();
         let around = Arc::new(Surroundings { store, limits, crash, hand_back });
         Self { around, desks, running: JoinSet::new() }
@@ -90,13 +155,9 @@ impl Relay {
             return self.when_next().await;
         }
         self.around.crash.reach(CrashPoint::AfterDeliveryClaim).await;
-        let count = claimed.len();
-        for Claimed { handler, claim, slot } in claimed {
-            let around = Arc::clone(&self.around);
-            self.running.spawn(async move {
-                carry_out(around, handler, claim).await;
-                drop(slot);
-            });
+        let count = claimed.iter().map(Task::deliveries).sum();
+        for task in claimed {
+            self.running.spawn(task.carry_out(Arc::clone(&self.around)));
         }
         Ok(Outcome::Worked(count))
     }
@@ -152,27 +213,15 @@ impl Relay {
 
     /// One short transaction over all handlers with free slots. Slots are taken first and move
     /// with the claim, so no claimed delivery ever waits for one.
-    async fn claim(&self) -> Result<Vec<Claimed>, StoreError> {
-        let free: Vec<_> = self
-            .desks
-            .iter()
-            .map(|desk| (&desk.handler, desk.free_slots()))
-            .filter(|(_, slots)| !slots.is_empty())
-            .collect();
-        let mut claimed = Vec::new();
-        if free.is_empty() {
-            return Ok(claimed);
+    async fn claim(&self) -> Result<Vec<Task>, StoreError> {
+        let open: Vec<_> = self.desks.iter().filter(|desk| desk.is_open()).collect();
+        if open.is_empty() {
+            return Ok(Vec::new());
         }
-        let lease = self.around.limits.lease;
         let mut tx = self.around.store.begin().await?;
-        for (handler, slots) in free {
-            let claims =
-                deliveries::claim(&mut tx, handler.name(), lease, slots.len() as u32).await?;
-            claimed.extend(claims.into_iter().zip(slots).map(|(claim, slot)| Claimed {
-                handler: Arc::clone(handler),
-                claim,
-                slot,
-            }));
+        let mut claimed = Vec::new();
+        for desk in open {
+            claimed.extend(desk.claim(&mut tx, self.around.limits.lease).await?);
         }
         if !claimed.is_empty() {
             self.around.crash.reach(CrashPoint::BeforeDeliveryClaim).await;
@@ -186,7 +235,7 @@ impl Relay {
         let free: Vec<_> = self
             .desks
             .iter()
-            .filter(|desk| desk.slots.available_permits() > 0)
+            .filter(|desk| desk.is_open())
             .map(|desk| desk.handler.name())
             .collect();
         if free.is_empty() {
@@ -195,10 +244,4 @@ impl Relay {
         let due = deliveries::next_due(&self.around.store, &free).await?;
         Ok(due.map_or(Outcome::Idle, Outcome::RetryAt))
     }
-}
-
-struct Claimed {
-    handler: Arc<dyn Handler>,
-    claim: DeliveryClaim,
-    slot: OwnedSemaphorePermit,
 }

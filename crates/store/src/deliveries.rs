@@ -3,6 +3,7 @@
 
 mod attempt;
 mod handlers;
+mod many;
 mod receipts;
 mod view;
 
@@ -18,6 +19,7 @@ use crate::events::StoredEvent;
 pub(crate) use attempt::due;
 pub use attempt::{claim, finish, next_due, renew};
 pub use handlers::{HandlerView, backfill, handlers, reconcile, register, restore, retire};
+pub use many::{finish_all, oldest_unfinished, record_receipts, renew_all};
 pub use receipts::{receipt, record_receipt};
 pub use view::{find, list, retry};
 

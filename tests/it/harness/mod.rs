@@ -11,6 +11,7 @@
 //! environment variables, told signals, and asked over HTTP.
 
 pub mod api;
+pub mod broker;
 pub mod database;
 pub mod frozen;
 pub mod mariadb;
@@ -22,6 +23,7 @@ pub mod wait;
 pub mod world;
 
 pub use api::Api;
+pub use broker::Broker;
 pub use mariadb::MariaDb;
 pub use process::Process;
 pub use wait::{PATIENCE, for_each, until};

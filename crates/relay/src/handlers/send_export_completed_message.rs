@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::Utc;
-use outport_contract::export_event::ExportEventType;
+use outport_contract::export_event::{ExportEventType, ExportJobData};
 use outport_domain::job::{ExportJob, JobStatus};
 
 use super::correspondence::{Correspondence, name_of, requester};
@@ -28,10 +28,9 @@ impl SendExportCompletedMessage {
     /// The mail, or why there is none to write.
     fn write(
         &self,
-        delivery: &Delivery<'_>,
+        data: &ExportJobData,
         job: &ExportJob,
     ) -> Result<Result<Writing, &'static str>, HandlerError> {
-        let data = &delivery.event.data;
         let (Some(rows), Some(size_bytes), Some(expires_at)) =
             (data.total_rows, data.size_bytes, data.expires_at)
         else {
@@ -66,11 +65,12 @@ impl Handler for SendExportCompletedMessage {
         "send-export-completed-message"
     }
 
-    fn event_types(&self) -> &'static [ExportEventType] {
-        &[ExportEventType::Completed]
+    fn event_types(&self) -> &'static [&'static str] {
+        const { &[ExportEventType::Completed.name()] }
     }
 
     async fn handle(&self, delivery: &Delivery<'_>) -> Result<Done, HandlerError> {
-        self.0.tell(delivery, self.name(), |job| self.write(delivery, job)).await
+        let event = delivery.export_event()?;
+        self.0.tell(delivery, self.name(), |job| self.write(&event.data, job)).await
     }
 }

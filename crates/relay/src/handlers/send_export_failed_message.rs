@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use outport_contract::export_event::ExportEventType;
+use outport_contract::export_event::{ExportEventType, ExportJobData};
 use outport_domain::{failure::FailureCode, job::ExportJob};
 
 use super::correspondence::{Correspondence, name_of, requester};
@@ -21,8 +21,7 @@ impl SendExportFailedMessage {
         Self(correspondence)
     }
 
-    fn write(&self, delivery: &Delivery<'_>, job: &ExportJob) -> Result<Writing, HandlerError> {
-        let data = &delivery.event.data;
+    fn write(&self, data: &ExportJobData, job: &ExportJob) -> Result<Writing, HandlerError> {
         // A code of a newer version is still a failure.
         let code = data.failure_reason.as_deref().and_then(FailureCode::from_name);
         let detail = job.failure.as_ref().map(|(_, message)| message.as_str());
@@ -47,11 +46,12 @@ impl Handler for SendExportFailedMessage {
         "send-export-failed-message"
     }
 
-    fn event_types(&self) -> &'static [ExportEventType] {
-        &[ExportEventType::Failed]
+    fn event_types(&self) -> &'static [&'static str] {
+        const { &[ExportEventType::Failed.name()] }
     }
 
     async fn handle(&self, delivery: &Delivery<'_>) -> Result<Done, HandlerError> {
-        self.0.tell(delivery, self.name(), |job| self.write(delivery, job).map(Ok)).await
+        let event = delivery.export_event()?;
+        self.0.tell(delivery, self.name(), |job| self.write(&event.data, job).map(Ok)).await
     }
 }

@@ -6,7 +6,6 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use outport_contract::export_event::ExportEventType;
 use outport_domain::id::JobId;
 use outport_relay::{Delivery, Done, Handler, HandlerError};
 use tokio::sync::Notify;
@@ -101,8 +100,8 @@ impl Handler for Probe {
         self.name
     }
 
-    fn event_types(&self) -> &'static [ExportEventType] {
-        &[ExportEventType::Completed]
+    fn event_types(&self) -> &'static [&'static str] {
+        &["export.completed"]
     }
 
     async fn handle(&self, delivery: &Delivery<'_>) -> Result<Done, HandlerError> {

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use outport_contract::export_event::ExportEventType;
 use outport_relay::{Delivery, Done, Handler, HandlerError};
 
 /// Rings a bell for every export that has ended with or without a file.
@@ -18,12 +17,12 @@ impl Handler for RingBell {
         "ring-bell"
     }
 
-    fn event_types(&self) -> &'static [ExportEventType] {
-        &[ExportEventType::Completed, ExportEventType::Failed]
+    fn event_types(&self) -> &'static [&'static str] {
+        &["export.completed", "export.failed"]
     }
 
     async fn handle(&self, delivery: &Delivery<'_>) -> Result<Done, HandlerError> {
-        let export = &delivery.event.data;
+        let export = delivery.export_event()?.data;
         delivery
             .once("tower", async {
                 let mut bell = self

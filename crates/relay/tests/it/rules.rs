@@ -7,7 +7,6 @@ use std::{
 
 use async_trait::async_trait;
 use chrono::{TimeDelta, Utc};
-use outport_contract::export_event::ExportEventType;
 use outport_domain::{
     crash::{CrashPlan, CrashPoint},
     job::JobStatus,
@@ -73,8 +72,8 @@ impl Handler for Onlooker {
         "look-on"
     }
 
-    fn event_types(&self) -> &'static [ExportEventType] {
-        &[ExportEventType::Completed]
+    fn event_types(&self) -> &'static [&'static str] {
+        &["export.completed"]
     }
 
     async fn handle(&self, delivery: &Delivery<'_>) -> Result<Done, HandlerError> {
@@ -152,9 +151,8 @@ async fn rule_3_the_same_event_twice_has_the_effect_of_once(world: &World) {
         tx.commit().await.expect("a commit");
         claims.into_iter().next().expect("a due delivery")
     };
-    let event = serde_json::from_str(&claim.event.body).expect("an event");
     let crash = CrashPlan::none();
-    let delivery = Delivery::new(&claim, &event, &world.store, &crash);
+    let delivery = Delivery::new(&claim, &world.store, &crash);
     assert_eq!(probe.handle(&delivery).await.expect("it tells"), Done::Now);
 
     work_off(&mut relay).await;

@@ -106,7 +106,7 @@ impl Taken {
     }
 }
 
-fn python() -> PathBuf {
+pub fn python() -> PathBuf {
     let python = std::env::var_os("OUTPORT_TEST_PYTHON").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/venv/bin/python"),
         PathBuf::from,

@@ -4,12 +4,15 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
+use outport_contract::job_event::Integrity;
 use outport_domain::{
     caller::Caller,
     crash::CrashPlan,
     failure::{Disposition, Failure, FailureCode},
     id::{JobId, OrganizationId, UserId},
-    job::{Compression, ExportJob, FinishedFile, Format, JobScope, ScopeType, Warnings},
+    job::{
+        Compression, ExportJob, FinishedFile, Format, JobScope, Protection, ScopeType, Warnings,
+    },
     limits::Limits,
     locale::Locale,
     object_key::ObjectKey,
@@ -131,6 +134,14 @@ impl World {
         connection.close().await.expect("a goodbye");
     }
 
+    /// Purges what may be purged, as if its retention had passed. Returns how many jobs went.
+    pub async fn purge(&self) -> u64 {
+        let mut tx = self.store.begin().await.expect("a transaction");
+        let purged = jobs::purge(&mut tx, Duration::ZERO, 100).await.expect("a purge");
+        tx.commit().await.expect("a commit");
+        purged
+    }
+
     /// A relay over these handlers, which are registered.
     pub async fn relay(&self, registry: Registry, limits: Limits) -> Relay {
         self.crashing_relay(registry, limits, CrashPlan::none()).await
@@ -175,6 +186,7 @@ impl World {
     async fn submit(&self, asked: &Asked) -> JobId {
         let new = NewJob {
             id: JobId::new(),
+            kind: outport_domain::job::JobKind::Export,
             schedule: None,
             caller: Caller {
                 organization: self.organization,
@@ -268,6 +280,8 @@ fn completed_file(job: &ExportJob) -> RunEnd {
         stored_bytes: 56_789,
         total_rows: 1_234,
         sha256: "0".repeat(64),
+        integrity: Some(Integrity::new("0".repeat(64), 1)),
+        protection: Protection::None,
         warnings: Warnings::default(),
         snapshot_at: Utc::now(),
     })
