@@ -8,8 +8,8 @@ use outport_domain::{
     crash::CrashPoint,
     failure::{Failure, FailureCode},
     id::Fence,
-    job::{ExportJob, JobStatus},
-    object_key::ObjectKey,
+    job::{ExportJob, FinishedFile, JobKind, JobStatus},
+    object_key::{InvalidObjectKey, ObjectKey},
 };
 use outport_store::{
     StoreError,
@@ -18,7 +18,9 @@ use outport_store::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Pipeline, lease,
+    Pipeline,
+    fetcher::run_fetcher,
+    lease,
     run::{AbortOnDrop, Ended, RunState, run_export},
 };
 
@@ -79,18 +81,28 @@ impl Pipeline {
     }
 
     fn new_state(&self, job: &ExportJob, fence: Fence) -> Result<Arc<RunState>, Failure> {
+        let key = match job.kind {
+            JobKind::Export => self.export_key(job, fence.run),
+            JobKind::Fetcher => {
+                let tenant = self.facade.tenant_in_key.then_some(job.scope.organization);
+                ObjectKey::of_fetcher(job.id, fence.run, tenant)
+            }
+        };
+        let key = key.map_err(|error| Failure::new(FailureCode::Internal, error.to_string()))?;
+        Ok(Arc::new(RunState::new(self, fence, key)))
+    }
+
+    fn export_key(&self, job: &ExportJob, run: u32) -> Result<ObjectKey, InvalidObjectKey> {
         let stem = self
             .catalogue
             .0
             .get(&job.resource)
             .map_or("export", |resource| resource.key_stem.as_str());
-        let key = if job.split {
-            ObjectKey::of_manifest(job.id, fence.run, stem)
+        if job.split {
+            ObjectKey::of_manifest(job.id, run, stem)
         } else {
-            ObjectKey::of_export(job.id, fence.run, stem, &job.compression.extension(job.format))
-        };
-        let key = key.map_err(|error| Failure::new(FailureCode::Internal, error.to_string()))?;
-        Ok(Arc::new(RunState::new(self, fence, key)))
+            ObjectKey::of_export(job.id, run, stem, &job.compression.extension(job.format))
+        }
     }
 
     /// The run beside its lease: whichever ends first decides.
@@ -99,12 +111,12 @@ impl Pipeline {
         job: &ExportJob,
         state: &Arc<RunState>,
         hand_back: &CancellationToken,
-    ) -> Result<outport_domain::job::FinishedFile, Ended> {
+    ) -> Result<FinishedFile, Ended> {
         let pipeline = self.clone();
         let (run_job, run_state) = (job.clone(), Arc::clone(state));
         // A task of its own, so that a panic ends the run and nothing else.
         let mut run =
-            AbortOnDrop::spawn(async move { run_export(&pipeline, &run_job, &run_state).await });
+            AbortOnDrop::spawn(async move { run_job_of(&pipeline, &run_job, &run_state).await });
         let mut lease = AbortOnDrop::spawn(lease::keep(Arc::clone(state)));
         let ended = tokio::select! {
             biased;
@@ -217,6 +229,18 @@ impl Pipeline {
             rescued.push(finished);
         }
         Ok(rescued)
+    }
+}
+
+/// What a worker makes of a job of its kind.
+async fn run_job_of(
+    pipeline: &Pipeline,
+    job: &ExportJob,
+    state: &Arc<RunState>,
+) -> Result<FinishedFile, Ended> {
+    match job.kind {
+        JobKind::Export => run_export(pipeline, job, state).await,
+        JobKind::Fetcher => run_fetcher(pipeline, job, state).await,
     }
 }
 
