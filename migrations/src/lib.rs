@@ -18,6 +18,7 @@ mod m0004_compression;
 mod m0005_split_exports;
 mod m0006_resolved_filters;
 mod m0007_result_signatures;
+mod m0008_sealed_parts;
 mod m0009_facade;
 mod m0010_channels;
 
@@ -39,6 +40,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0005_split_exports::Migration),
             Box::new(m0006_resolved_filters::Migration),
             Box::new(m0007_result_signatures::Migration),
+            Box::new(m0008_sealed_parts::Migration),
             Box::new(m0009_facade::Migration),
             Box::new(m0010_channels::Migration),
         ]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use outport_contract::sealed;
+
 /// Fixed by the database schema and the code, not by configuration.
 pub mod fixed {
     /// Columns of one export.
@@ -164,10 +166,9 @@ impl Limits {
         if self.no_progress < self.lease {
             found.push("limits.noProgressSeconds must be at least limits.leaseSeconds");
         }
-        if self.bytes_per_export > fixed::PART_BYTES as u64 * fixed::PARTS_PER_UPLOAD {
-            found.push(
-                "limits.bytesPerExport must be at most 115,343,360,000: 10,000 parts of 11 MiB",
-            );
+        let most_stored = fixed::PART_BYTES as u64 * fixed::PARTS_PER_UPLOAD;
+        if sealed::stored_bytes(self.bytes_per_export) > most_stored {
+            found.push("limits.bytesPerExport must be at most 115,341,599,968: what 10,000 parts of 11 MiB hold of a sealed file");
         }
         if (1..fixed::PART_BYTES as u64).contains(&self.spool_bytes_per_export) {
             found.push(
@@ -198,6 +199,13 @@ mod tests {
     #[test]
     fn the_defaults_do_not_contradict_each_other() {
         assert_eq!(Limits::default().conflicts(), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn the_largest_export_fits_into_the_parts_when_it_is_sealed() {
+        let conflicts =
+            |bytes| Limits { bytes_per_export: bytes, ..Limits::default() }.conflicts().len();
+        assert_eq!([115_341_599_968, 115_341_599_969, u64::MAX].map(conflicts), [0, 1, 1]);
     }
 
     #[test]

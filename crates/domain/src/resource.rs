@@ -10,6 +10,7 @@ use chrono_tz::Tz;
 use crate::{
     column::{ColumnType, Digits},
     dialect::{FormulaGuard, InvalidText},
+    job::Protection,
     locale::Locale,
     selection::{ColumnRef, Order, Predicate, Relation, Test},
 };
@@ -40,6 +41,8 @@ pub struct Resource {
     pub formula_guard: FormulaGuard,
     /// What to do about invalid text.
     pub invalid_text: InvalidText,
+    /// How its files are stored; `None` where the deployment decides.
+    pub protection: Option<Protection>,
     /// Domains that `notify.email` may have besides the requester's own address.
     pub notify_domains: Vec<String>,
 }
@@ -197,6 +200,18 @@ mod tests {
         }
         let on_a_time = ORDER.replace("\"timestamp\"", "\"timestamp\"\nprecision = 6");
         assert!(Resource::from_toml(&on_a_time).is_err());
+    }
+
+    #[test]
+    fn how_files_are_stored_is_said_by_the_resource_or_left_to_the_deployment() {
+        let with = |text: &str| Resource::from_toml(&format!("protection = {text}\n{ORDER}"));
+        let said = |text: &str| with(text).expect("a valid file").protection;
+        assert_eq!(Resource::from_toml(ORDER).expect("a valid file").protection, None);
+        assert_eq!(said("'sealed'"), Some(Protection::Sealed));
+        assert_eq!(said("'none'"), Some(Protection::None));
+        for wrong in ["'adapter-managed'", "'outport-sealed-v1'", "''", "true"] {
+            assert!(with(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,25 +1,28 @@
-//! The file writer: counts, digests and signs bytes on their way, and uploads them as parts of one
-//! size, a few in flight, or as one request when they fit into a single part. Parts that a slow
-//! store does not take yet wait in the [`Spool`]; when that is full, the source waits.
+//! The file writer: counts, digests, signs and perhaps seals bytes on their way, and uploads them
+//! as parts of one size, a few in flight, or as one request when they fit into a single part. Parts
+//! that a slow store does not take yet wait in the [`Spool`]; when that is full, the source waits.
 
-use std::{
-    future,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{future, mem, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{StreamExt, stream::FuturesUnordered};
-use outport_contract::{digest::Sha256, job_event::Integrity, signature::ResultSigner};
+use outport_contract::{
+    digest::Sha256,
+    job_event::Integrity,
+    sealed::{CHUNK_BYTES, Sealer},
+    signature::ResultSigner,
+};
 use outport_domain::{
     crash::{CrashPlan, CrashPoint},
     failure::{Failure, FailureCode},
+    job::Protection,
     limits::fixed,
 };
 use outport_objects::{ObjectError, Upload};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::{
+    memory::Memory,
     run::{AbortOnDrop, Ended, RunState, Target},
     spool::{Slot, Spool, Spooled},
 };
@@ -31,7 +34,10 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// What was written.
 #[derive(Debug)]
 pub(crate) struct Written {
+    /// Bytes as delivered: what the digest and the signature are of.
     pub(crate) size_bytes: u64,
+    /// What the store must report.
+    pub(crate) stored_bytes: u64,
     pub(crate) sha256: String,
     pub(crate) integrity: Integrity,
 }
@@ -47,8 +53,12 @@ pub(crate) struct FileWriter {
     spool: Option<Spool>,
     uploader: Option<Uploader>,
     size_bytes: u64,
+    stored_bytes: u64,
     sha256: Sha256,
     signer: ResultSigner,
+    sealer: Option<Sealer>,
+    /// What the sealer gives, on its way.
+    sealed: Vec<u8>,
 }
 
 /// The task that uploads parts, and the way to it.
@@ -70,66 +80,12 @@ enum Place {
     Disk(Slot),
 }
 
-/// The memory of parts: a permit for each that is in flight, and the buffers of those that are
-/// uploaded, for later ones. Large pieces that are given back and asked for again, by threads in
-/// turns, add up to far more than is ever in use.
-#[derive(Clone)]
-struct Memory {
-    permits: Arc<Semaphore>,
-    spare: Arc<Mutex<Vec<Vec<u8>>>>,
-}
-
-impl Memory {
-    fn new() -> Self {
-        // The part that is being filled counts as well.
-        let permits = Arc::new(Semaphore::new(fixed::PARTS_IN_FLIGHT - 1));
-        Self { permits, spare: Arc::default() }
-    }
-
-    fn spare(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        // The list is whole at any time.
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A buffer, empty.
-    fn buffer(&self) -> Vec<u8> {
-        self.spare().pop().unwrap_or_default()
-    }
-
-    /// Waits for a permit, in turn.
-    async fn permit(&self) -> OwnedSemaphorePermit {
-        Arc::clone(&self.permits).acquire_owned().await.expect("it is never closed")
-    }
-
-    fn lend(&self, bytes: Vec<u8>) -> Bytes {
-        Bytes::from_owner(Borrowed { bytes, memory: self.clone() })
-    }
-}
-
-/// Bytes whose memory is spare once nobody needs them any more.
-struct Borrowed {
-    bytes: Vec<u8>,
-    memory: Memory,
-}
-
-impl AsRef<[u8]> for Borrowed {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Drop for Borrowed {
-    fn drop(&mut self) {
-        let mut bytes = std::mem::take(&mut self.bytes);
-        bytes.clear();
-        self.memory.spare().push(bytes);
-    }
-}
-
 impl FileWriter {
     pub(crate) fn new(state: Arc<RunState>, crash: CrashPlan, target: Target) -> Self {
         let spool = Spool::new(state.limits.spool_bytes_per_export, &state.spool_dir);
         let signer = state.signer.clone();
+        let sealer = || Sealer::new(&state.storage, target.key.as_str());
+        let sealer = (target.protection == Protection::Sealed).then(sealer);
         Self {
             state,
             crash,
@@ -139,8 +95,11 @@ impl FileWriter {
             spool,
             uploader: None,
             size_bytes: 0,
+            stored_bytes: 0,
             sha256: Sha256::new(),
             signer,
+            sealer,
+            sealed: Vec::new(),
         }
     }
 
@@ -150,10 +109,31 @@ impl FileWriter {
     }
 
     /// Takes the next bytes of the file. Waits while both memory and spool are full.
-    pub(crate) async fn write(&mut self, mut bytes: &[u8]) -> Result<(), Ended> {
+    pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), Ended> {
         self.sha256.update(bytes);
         self.signer.update(bytes);
         self.size_bytes += bytes.len() as u64;
+        let Some(mut sealer) = self.sealer.take() else { return self.store(bytes).await };
+        // A chunk at a time, so that what is sealed takes no more memory when more is given.
+        for piece in bytes.chunks(CHUNK_BYTES) {
+            sealer.update(piece, &mut self.sealed);
+            self.store_sealed().await?;
+        }
+        self.sealer = Some(sealer);
+        Ok(())
+    }
+
+    async fn store_sealed(&mut self) -> Result<(), Ended> {
+        let mut sealed = mem::take(&mut self.sealed);
+        self.store(&sealed).await?;
+        sealed.clear();
+        self.sealed = sealed;
+        Ok(())
+    }
+
+    /// Takes the next bytes of the object.
+    async fn store(&mut self, mut bytes: &[u8]) -> Result<(), Ended> {
+        self.stored_bytes += bytes.len() as u64;
         while !bytes.is_empty() {
             // A part is sent when a byte follows it, so a file of exactly one part stays small.
             if self.buffer.len() == fixed::PART_BYTES {
@@ -177,7 +157,7 @@ impl FileWriter {
         let part = loop {
             match self.place(&uploader).await {
                 Some(Place::Memory(permit)) => {
-                    let bytes = std::mem::replace(&mut self.buffer, self.memory.buffer());
+                    let bytes = mem::replace(&mut self.buffer, self.memory.buffer());
                     break Part::InMemory(self.memory.lend(bytes), permit);
                 }
                 Some(Place::Disk(slot)) => {
@@ -219,7 +199,7 @@ impl FileWriter {
     /// waits for the store instead, and the export is whole all the same.
     async fn spool_part(&mut self, slot: Slot) -> Result<Option<Spooled>, Ended> {
         let Some(spool) = &mut self.spool else { return Ok(None) };
-        let written = spool.write(slot, std::mem::take(&mut self.buffer)).await;
+        let written = spool.write(slot, mem::take(&mut self.buffer)).await;
         let (bytes, written) = written.map_err(Ended::panicked)?;
         self.buffer = bytes;
         match written {
@@ -244,6 +224,10 @@ impl FileWriter {
 
     /// Sends what is left and makes the object visible.
     pub(crate) async fn finish(mut self) -> Result<Written, Ended> {
+        if let Some(sealer) = self.sealer.take() {
+            sealer.finish(&mut self.sealed);
+            self.store_sealed().await?;
+        }
         if self.uploader.is_some() {
             self.send_part().await?;
         }
@@ -253,13 +237,14 @@ impl FileWriter {
         } else {
             state.record_object(&self.target, None).await?;
             self.crash.reach(CrashPoint::MidUpload).await;
-            let bytes = Bytes::from(std::mem::take(&mut self.buffer));
+            let bytes = Bytes::from(mem::take(&mut self.buffer));
             let Target { key, content_type, .. } = &self.target;
             state.timed(state.objects.put(key, content_type, bytes)).await?;
         }
         state.touch();
         Ok(Written {
             size_bytes: self.size_bytes,
+            stored_bytes: self.stored_bytes,
             sha256: self.sha256.finish().hex(),
             integrity: self.signer.finish(),
         })

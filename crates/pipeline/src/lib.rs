@@ -22,6 +22,7 @@ pub mod foresight;
 pub mod json;
 mod lease;
 mod measure;
+mod memory;
 mod moment;
 mod output;
 pub mod parquet;
@@ -33,8 +34,8 @@ pub mod xlsx;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use outport_contract::signature::ResultSigner;
-use outport_domain::{crash::CrashPlan, limits::Limits, spec::Catalogue};
+use outport_contract::{key_ring::KeyRing, signature::ResultSigner};
+use outport_domain::{crash::CrashPlan, job::Protection, limits::Limits, spec::Catalogue};
 use outport_objects::ObjectStore;
 use outport_source::Source;
 use outport_store::{Store, jobs::FinishPolicy};
@@ -56,6 +57,10 @@ pub struct Pipeline {
     pub facade: Facade,
     /// Signs results; nothing is signed with it yet.
     pub signer: ResultSigner,
+    /// Seals what is stored.
+    pub storage: KeyRing,
+    /// How files are stored whose resource does not say.
+    pub protection: Protection,
     /// Every bound.
     pub limits: Arc<Limits>,
     /// Where what a slow object store does not take yet waits, in temporary files.

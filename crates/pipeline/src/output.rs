@@ -30,6 +30,7 @@ pub(crate) struct Output<'a> {
     state: &'a Arc<RunState>,
     file: File,
     parts: Option<Parts>,
+    protection: Protection,
     /// What is written next.
     bytes: Vec<u8>,
 }
@@ -64,9 +65,10 @@ impl<'a> Output<'a> {
         let measure = measure.transpose().map_err(failed)?;
         let parts = measure.map(|measure| Parts::new(measure, spec.columns.len()));
         let mut bytes = Vec::new();
-        let number = parts.as_ref().map(|_| 1);
-        let file = File::open(pipeline, spec, state, number, &mut bytes)?;
-        Ok(Self { pipeline, spec, state, file, parts, bytes })
+        let protection = spec.resource.protection.unwrap_or(pipeline.protection);
+        let target = File::target(spec, state, parts.as_ref().map(|_| 1), protection)?;
+        let file = File::open(pipeline, spec, state, target, &mut bytes)?;
+        Ok(Self { pipeline, spec, state, file, parts, protection, bytes })
     }
 
     /// Data rows so far.
@@ -138,7 +140,8 @@ impl<'a> Output<'a> {
         if number > self.state.limits.files_per_export {
             return Err(limit_exceeded("files", self.state.limits.files_per_export.into()));
         }
-        let next = File::open(self.pipeline, self.spec, self.state, Some(number), &mut self.bytes)?;
+        let target = File::target(self.spec, self.state, Some(number), self.protection)?;
+        let next = File::open(self.pipeline, self.spec, self.state, target, &mut self.bytes)?;
         parts.close(self.state, mem::replace(&mut self.file, next)).await
     }
 
@@ -149,17 +152,17 @@ impl<'a> Output<'a> {
         snapshot_at: DateTime<Utc>,
     ) -> Result<FinishedFile, Ended> {
         self.end_file().await?;
-        let Self { pipeline, spec, state, file, parts, .. } = self;
+        let Self { pipeline, spec, state, file, parts, protection, .. } = self;
         let Some(mut parts) = parts else {
             let written = file.writer.finish().await?;
             return Ok(FinishedFile {
                 key: file.key,
                 size_bytes: written.size_bytes,
-                stored_bytes: written.size_bytes,
+                stored_bytes: written.stored_bytes,
                 total_rows: file.encoder.rows(),
                 sha256: written.sha256,
                 integrity: Some(written.integrity),
-                protection: Protection::None,
+                protection,
                 warnings: file.encoder.warnings(),
                 snapshot_at,
             });
@@ -170,18 +173,18 @@ impl<'a> Output<'a> {
             failed(Failure::new(FailureCode::Internal, format!("no manifest: {error}")))
         })?;
         let content_type = Format::Json.content_type();
-        let target = Target { key: state.key.clone(), content_type, number: None };
+        let target = Target { key: state.key.clone(), content_type, number: None, protection };
         let mut writer = FileWriter::new(Arc::clone(state), pipeline.crash.clone(), target);
         writer.write(&text).await?;
         let written = writer.finish().await?;
         Ok(FinishedFile {
             key: state.key.clone(),
             size_bytes: parts.bytes,
-            stored_bytes: written.size_bytes,
+            stored_bytes: written.stored_bytes,
             total_rows: parts.rows,
             sha256: written.sha256,
             integrity: Some(written.integrity),
-            protection: Protection::None,
+            protection,
             warnings: parts.warnings,
             snapshot_at,
         })
@@ -189,17 +192,13 @@ impl<'a> Output<'a> {
 }
 
 impl File {
-    /// Opens the file, or the numbered one of a split export; nothing is written yet, but for
-    /// what stands before its first row, into `bytes`.
-    fn open(
-        pipeline: &Pipeline,
+    /// Where the file goes, or the numbered one of a split export.
+    fn target(
         spec: &ExportSpec,
-        state: &Arc<RunState>,
+        state: &RunState,
         number: Option<u32>,
-        bytes: &mut Vec<u8>,
-    ) -> Result<Self, Ended> {
-        let mut encoder = encoder_of(spec).map_err(failed)?;
-        encoder.start(bytes).map_err(failed)?;
+        protection: Protection,
+    ) -> Result<Target, Ended> {
         let key = match number {
             None => state.key.clone(),
             Some(number) => {
@@ -212,7 +211,21 @@ impl File {
             }
         };
         let content_type = spec.compression.content_type(spec.format);
-        let target = Target { key: key.clone(), content_type, number };
+        Ok(Target { key, content_type, number, protection })
+    }
+
+    /// Opens the file; nothing is written yet, but for what stands before its first row, into
+    /// `bytes`.
+    fn open(
+        pipeline: &Pipeline,
+        spec: &ExportSpec,
+        state: &Arc<RunState>,
+        target: Target,
+        bytes: &mut Vec<u8>,
+    ) -> Result<Self, Ended> {
+        let mut encoder = encoder_of(spec).map_err(failed)?;
+        encoder.start(bytes).map_err(failed)?;
+        let key = target.key.clone();
         let writer = FileWriter::new(Arc::clone(state), pipeline.crash.clone(), target);
         Ok(Self { key, encoder, writer })
     }
@@ -238,12 +251,13 @@ impl Parts {
     async fn close(&mut self, state: &RunState, file: File) -> Result<(), Ended> {
         let File { key, encoder, writer } = file;
         let written = writer.finish().await?;
-        verify(state, &key, written.size_bytes).await?;
+        verify(state, &key, written.stored_bytes).await?;
         let part = FinishedPart {
             number: self.open_number(),
             key,
             rows: encoder.rows(),
             size_bytes: written.size_bytes,
+            stored_bytes: written.stored_bytes,
             sha256: written.sha256,
             integrity: Some(written.integrity),
         };

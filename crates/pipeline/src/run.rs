@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
-use outport_contract::signature::ResultSigner;
+use outport_contract::{key_ring::KeyRing, signature::ResultSigner};
 use outport_domain::{
     crash::CrashPoint,
     failure::{Failure, FailureCode},
     id::Fence,
-    job::{ExportJob, FinishedFile, FinishedPart, Progress, Stage},
+    job::{ExportJob, FinishedFile, FinishedPart, Progress, Protection, Stage},
     limits::Limits,
     object_key::ObjectKey,
     spec::{self, ExportSpec, RequestContext},
@@ -103,6 +103,7 @@ pub(crate) struct Target {
     pub(crate) content_type: &'static str,
     /// Its number among the files of a split export, counted from 1.
     pub(crate) number: Option<u32>,
+    pub(crate) protection: Protection,
 }
 
 /// What a run shares with its lease and with who cleans up after it.
@@ -110,6 +111,7 @@ pub struct RunState {
     pub(crate) store: Store,
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) signer: ResultSigner,
+    pub(crate) storage: KeyRing,
     pub(crate) limits: Arc<Limits>,
     pub(crate) spool_dir: PathBuf,
     pub(crate) fence: Fence,
@@ -129,6 +131,7 @@ impl RunState {
             store: pipeline.store.clone(),
             objects: Arc::clone(&pipeline.objects),
             signer: pipeline.signer.clone(),
+            storage: pipeline.storage.clone(),
             limits: Arc::clone(&pipeline.limits),
             spool_dir: pipeline.spool_dir.clone(),
             fence,

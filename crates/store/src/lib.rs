@@ -17,10 +17,13 @@
 pub mod access;
 mod caller_text;
 mod connect;
+pub mod connections;
+pub mod credentials;
 pub mod deliveries;
 mod entity;
 mod error;
 pub mod events;
+pub mod fetcher;
 pub mod hints;
 mod instant;
 mod job_row;

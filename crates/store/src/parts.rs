@@ -33,6 +33,7 @@ pub(crate) async fn insert(
         upload_id: upload_id.map(str::to_owned),
         row_count: None,
         size_bytes: None,
+        stored_bytes: None,
         sha256: None,
         hmac: None,
         hmac_key_version: None,
@@ -54,12 +55,13 @@ pub async fn record_written(
     fence: &Fence,
     part: &FinishedPart,
 ) -> Result<(), StoreError> {
-    let sql = "UPDATE parts SET row_count = $1, size_bytes = $2, sha256 = $3, hmac = $4, \
-               hmac_key_version = $5 WHERE job_id = $6 AND run = $7 AND number = $8";
+    let sql = "UPDATE parts SET row_count = $1, size_bytes = $2, stored_bytes = $3, sha256 = $4, \
+               hmac = $5, hmac_key_version = $6 WHERE job_id = $7 AND run = $8 AND number = $9";
     let (hmac, key_version) = job_row::integrity_columns(part.integrity.as_ref());
     let values = [
         (part.rows as i64).into(),
         (part.size_bytes as i64).into(),
+        (part.stored_bytes as i64).into(),
         part.sha256.clone().into(),
         hmac.into(),
         key_version.into(),
@@ -113,11 +115,14 @@ pub(crate) fn key(row: &Model) -> Result<ObjectKey, StoreError> {
 
 fn read(row: &Model) -> Result<FinishedPart, StoreError> {
     let incomplete = || StoreError::Corrupt("a finished part lacks a member".to_owned());
+    let size_bytes = row.size_bytes.ok_or_else(incomplete)? as u64;
     Ok(FinishedPart {
         number: row.number as u32,
         key: key(row)?,
         rows: row.row_count.ok_or_else(incomplete)? as u64,
-        size_bytes: row.size_bytes.ok_or_else(incomplete)? as u64,
+        size_bytes,
+        // Not said of those of before files were sealed.
+        stored_bytes: row.stored_bytes.map_or(size_bytes, |bytes| bytes as u64),
         sha256: row.sha256.clone().ok_or_else(incomplete)?,
         integrity: job_row::integrity(row.hmac.as_deref(), row.hmac_key_version)?,
     })

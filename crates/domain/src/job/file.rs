@@ -59,7 +59,9 @@ pub struct FinishedPart {
     pub rows: u64,
     /// Bytes as delivered.
     pub size_bytes: u64,
-    /// SHA-256 of these bytes, lower-case hex.
+    /// Bytes as stored.
+    pub stored_bytes: u64,
+    /// SHA-256 of the bytes as delivered, lower-case hex.
     pub sha256: String,
     /// The signature over the same bytes. `None` for files of before there were signatures.
     pub integrity: Option<Integrity>,

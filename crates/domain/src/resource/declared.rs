@@ -9,6 +9,7 @@ use super::{Column, InvalidResource, Resource, Scope};
 use crate::{
     column::{ColumnType, Digits},
     dialect::{FormulaGuard, InvalidText},
+    job::Protection,
     locale::Locale,
     selection::{ColumnRef, Order, Relation},
 };
@@ -30,6 +31,7 @@ pub(super) struct Declared {
     time_zone: Option<String>,
     formula_guard: Option<String>,
     invalid_text: Option<String>,
+    protection: Option<String>,
     #[serde(default)]
     notify_domains: Vec<String>,
 }
@@ -157,6 +159,12 @@ impl Declared {
                 self.invalid_text.as_deref(),
                 "invalidText",
                 &[("replace", InvalidText::Replace), ("fail", InvalidText::Fail)],
+                &mut faults,
+            ),
+            protection: choice(
+                self.protection.as_deref(),
+                "protection",
+                &[("none", Some(Protection::None)), ("sealed", Some(Protection::Sealed))],
                 &mut faults,
             ),
             notify_domains: self

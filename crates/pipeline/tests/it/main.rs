@@ -13,6 +13,7 @@ mod parquet_rules;
 mod progress;
 mod relative_dates;
 mod runs;
+mod sealed;
 mod slow_sources;
 mod split;
 mod split_endings;

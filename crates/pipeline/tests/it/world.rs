@@ -165,13 +165,7 @@ fn facade(store: &Store) -> Facade {
         denied: Vec::new(),
         connect_timeout: Duration::from_secs(10),
     });
-    Facade {
-        connections,
-        storage_keys: external(),
-        protection: Protection::None,
-        tenant_in_key: false,
-        memory: Arc::new(Semaphore::new(1)),
-    }
+    Facade { connections, tenant_in_key: false, memory: Arc::new(Semaphore::new(1)) }
 }
 
 /// The keys that results are signed with.
@@ -227,6 +221,8 @@ impl World {
             sources: Arc::new(sources),
             facade: facade(&store),
             signer: ResultSigner::new(&external()),
+            storage: KeyRing::new(1, DerivedKey::from_bytes([8; 32])),
+            protection: Protection::None,
             limits: Arc::new(limits),
             spool_dir,
             crash,
@@ -244,6 +240,14 @@ impl World {
         };
         let body = json!({"resource": "order"});
         Self { pipeline, memory, source, caller, body, folder: dir }
+    }
+
+    /// Declares the resource anew, changed.
+    pub fn declare(&mut self, change: impl FnOnce(&mut Resource)) {
+        let mut resource = Resource::from_toml(RESOURCE).expect("a resource");
+        change(&mut resource);
+        let catalogue = BTreeMap::from([("order".to_owned(), resource.into())]);
+        self.pipeline.catalogue = Arc::new(Catalogue(catalogue));
     }
 
     /// Enqueues an export.

@@ -15,6 +15,7 @@ pub struct Model {
     pub upload_id: Option<String>,
     pub row_count: Option<i64>,
     pub size_bytes: Option<i64>,
+    pub stored_bytes: Option<i64>,
     pub sha256: Option<String>,
     pub hmac: Option<String>,
     pub hmac_key_version: Option<i32>,

@@ -38,6 +38,7 @@ fn part(fence: &Fence, number: u32) -> FinishedPart {
         key: key(fence, number),
         rows: 10 + u64::from(number),
         size_bytes: 5_000_000_000 + u64::from(number),
+        stored_bytes: 5_000_080_000 + u64::from(number),
         sha256: "cd".repeat(32),
         integrity: Some(integrity("ef")),
     }
