@@ -5,6 +5,7 @@ set -euo pipefail
 
 bench=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$bench/../.." && pwd)
+broker=${OUTPORT_TEST_RABBITMQ:-amqp://guest:guest@127.0.0.1:5672}
 organization=0197a801-1690-7590-b3cf-19599b9be3e4
 folder=$(mktemp -d "${TMPDIR:-/tmp}/outport-bench.XXXXXX")
 state=outport_bench_$$_state
@@ -31,6 +32,8 @@ leave() {
     local status=$? role
     trap - EXIT
     for role in "${!pid[@]}"; do stop "$role"; done
+    # What a benchmark of its own has to take away.
+    ! declare -F take_away >/dev/null || take_away || true
     [[ $status == 0 ]] || tail -n 20 "$folder"/*.log >&2 2>/dev/null || true
     sql "$postgres_server" -c "DROP DATABASE IF EXISTS $state WITH (FORCE)" || true
     drop_sources
@@ -66,8 +69,12 @@ set_stage() {
     OUTPORT_STATE_URL=$(database "$postgres_server" "$state")
     OUTPORT_CONNECTIONS_BENCH=$(url_of postgres)
     export OUTPORT_DATA_DIR=$folder/data OUTPORT_RESOURCES_DIR=$folder/resources
-    export OUTPORT_LOG_FILTER=warn
+    # Files as they are: a case that seals them says so.
+    export OUTPORT_LOG_FILTER=warn OUTPORT_PROTECTION=none
     export OUTPORT_LIMITS_QUEUED_PER_ORGANIZATION=10000000 OUTPORT_LIMITS_REQUESTS_PER_MINUTE=0
+    # A worker needs a broker: an exchange that is always there, and nobody who listens.
+    export OUTPORT_BROKER_URL=$broker RABBITMQ_JOB_EVENTS_EXCHANGE=amq.topic STREAMING_ENABLED=true
+    export STREAMING_CLOUDEVENTS_SOURCE=//outport/bench OUTPORT_BROKER_TOPOLOGY=check OUTPORT_BROKER_UNROUTABLE=accept
     token=$(cd "$folder" && "$BENCH_BIN/outport" token create --name bench --organization "$organization" --email bench@example.com)
 }
 

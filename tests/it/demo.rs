@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::{
     harness::{
         PATIENCE, Process,
+        broker::exchange::server,
         process::{Env, Program, output},
         servers::{ROOT, script},
         until,
@@ -56,6 +57,33 @@ async fn the_demo_makes_the_file_the_event_and_the_mail_that_it_tells_of() {
     assert_eq!(mail["parts"], serde_json::json!(["text/html", "text/plain"]));
     assert_eq!(mail["everyPartHasTheLink"], true, "{mail}");
     assert_eq!(mail["links"].as_array().map(Vec::len), Some(1), "one link: {mail}");
+}
+
+#[tokio::test]
+async fn with_a_broker_the_demo_shows_what_its_queues_got() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(Program::Outport.path());
+    command.args(["demo", "--once", "--json", "--dir"]).arg(folder.path().join("demo"));
+    command.args(["--broker-url", &server()]);
+    let told: Value = serde_json::from_str(&output(command).await).expect("one JSON object");
+    assert_eq!(members(&told), ["job", "file", "event", "mail", "broker"]);
+    let messages = told["broker"].as_array().expect("messages");
+    let seen: Vec<_> = messages
+        .iter()
+        .map(|message| {
+            let body: Value =
+                serde_json::from_str(message["body"].as_str().expect("a body")).expect("JSON");
+            (message["queue"].clone(), message["routingKey"].clone(), body["status"].clone())
+        })
+        .collect();
+    let expected = [
+        ("fetcher.job.completed.queue", "job.completed", "completed"),
+        ("fetcher.job.failed.queue", "job.failed", "failed"),
+    ]
+    .map(|(queue, key, status)| (queue.into(), key.into(), status.into()));
+    assert_eq!(seen, expected);
+    assert_eq!(messages[0]["headers"]["ce-subject"], told["job"]["exportJobId"]);
+    assert_eq!(messages[0]["headers"]["ce-source"], "//outport/demo");
 }
 
 /// The paths that a story on standard output tells.

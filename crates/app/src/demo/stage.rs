@@ -62,17 +62,25 @@ impl Stage {
         Ok(Self { dir, address })
     }
 
-    /// The embedded profile in the demo's folder. Nothing of the environment is read: the demo
-    /// is the same everywhere.
-    pub(super) fn config(&self) -> Result<Config, Failed> {
+    /// The embedded profile in the demo's folder, with a broker when one is named. Nothing else
+    /// is read of the environment: the demo is the same everywhere.
+    pub(super) fn config(&self, broker_url: Option<&str>) -> Result<Config, Failed> {
+        const STEP: &str = "reading the configuration";
         let mut settings = Settings::default();
+        if let Some(url) = broker_url {
+            settings.set("broker.url", url);
+            settings.set("streaming.enabled", "true");
+            settings.set("streaming.cloudeventsSource", "//outport/demo");
+            let refund = self.dir.join("resources/refund.toml");
+            fs::write(refund, include_str!("refund.toml")).during(STEP)?;
+        }
         settings.set("listen", &self.address.to_string());
         settings.set("dataDir", &self.dir.display().to_string());
         settings.set("resourcesDir", &self.dir.join("resources").display().to_string());
         settings
             .set("connections.shop", &format!("sqlite://{}", self.dir.join("shop.db").display()));
         settings.set("mail.from", "Outport demo <outport@example.com>");
-        Config::from_settings(settings).during("reading the configuration")
+        Config::from_settings(settings).during(STEP)
     }
 
     /// Makes the one token of the demo.

@@ -83,7 +83,7 @@ impl BrokerUrl {
         let unreadable = |_| "its user, password, virtual host or a parameter cannot be read";
         let mut uri: AMQPUri = text.parse().map_err(unreadable)?;
         // The library takes an IPv6 address for no host at all, and `/` for a host without a name.
-        uri.authority.host = host.trim_matches(['[', ']']).to_owned();
+        host.trim_matches(['[', ']']).clone_into(&mut uri.authority.host);
         if uri.vhost.is_empty() {
             "/".clone_into(&mut uri.vhost);
         }
