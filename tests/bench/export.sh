@@ -8,7 +8,8 @@
 #                    connection, as an ordered request is read
 #   mariadb          against `mariadb --quick --batch`
 #   sqlite           against `sqlite3 -csv`
-#   s3               PostgreSQL into a bucket that keeps nothing, against `psql | aws s3 cp -`
+#   s3 sealed        PostgreSQL into a bucket that keeps nothing, as it is and sealed, against
+#                    `psql | aws s3 cp -`
 #   django           PostgreSQL against `.iterator()` and Python's csv
 #   node             PostgreSQL against pg-query-stream and csv-stringify
 #
@@ -26,12 +27,13 @@ node_packages=(pg@8.23.1 pg-query-stream@4.17.0 csv-stringify@6.9.0)
 six='id code status totalAmount createdAt customerName'
 nine="$six note organizationId companyId"
 columns_of() { [[ $1 == six ]] && echo "$six" || echo "$nine"; }
+in_bucket() { [[ $1 == s3 || $1 == sealed ]]; }
 source_of() { [[ $1 == mariadb || $1 == sqlite ]] && echo "$1" || echo postgres; }
 peer_of() {
     case $1 in
     nine | six | alone) echo psql ;;
     sqlite) echo sqlite3 ;;
-    s3) echo aws ;;
+    s3 | sealed) echo aws ;;
     mariadb | django | node) echo "$1" ;;
     *) say "no such case: $1"; return 1 ;;
     esac
@@ -45,7 +47,8 @@ settings_of() {
         [[ $url == *\?* ]] && url+='&connections=1' || url+='?connections=1'
     fi
     printf '%s\n' "OUTPORT_CONNECTIONS_BENCH=$url"
-    [[ $1 != s3 ]] || printf '%s\n' "${bucket[@]}"
+    ! in_bucket "$1" || printf '%s\n' "${bucket[@]}"
+    [[ $1 != sealed ]] || printf '%s\n' OUTPORT_PROTECTION=sealed
 }
 
 # The peers, each in a shell of its own: all orders, $columns of them, into $file.
@@ -123,7 +126,7 @@ with_outport() { # CASE
     figure "$1" outport "$took" "$(minus "$(processors "${pid[worker]}")" "$before")" \
         "$(minus "$(served "$from")" "$server_before")" \
         $(($(held "${pid[worker]}" VmHWM) - idle)) "$(jq .sizeBytes <<<"$answer")"
-    check "$1" outport "$([[ $1 == s3 ]] || find "$folder/data/objects" -name '*.csv')"
+    check "$1" outport "$(in_bucket "$1" || find "$folder/data/objects" -name '*.csv')"
     stop worker
     forget_file
 }
@@ -138,7 +141,7 @@ with_peer() { # CASE
     read -r seconds user system kib <"$folder/time"
     # Until the server has noticed that its process ended.
     sleep 0.5
-    if [[ $1 == s3 ]]; then
+    if in_bucket "$1"; then
         bytes=$(curl -sfI "$sink/bench/orders.csv" | awk 'tolower($1) == "content-length:" { print $2 + 0 }')
     else
         bytes=$(stat -c %s "$file")
@@ -156,14 +159,16 @@ for case in "${cases[@]}"; do
     case $case in
     mariadb) need mariadb && sources+=(mariadb) ;;
     sqlite) need sqlite3 && sources+=(sqlite) ;;
-    s3 | django | node) need node npm && install_peers ;;
+    s3 | sealed | django | node) need node npm && install_peers ;;
     esac
 done
 room $((rows * 1000))
 set_stage "$rows" "${sources[@]}"
 for one in postgres "${sources[@]}"; do server[$one]=$(server_pid "$one"); done
 start api "$port"
-[[ " ${cases[*]} " != *' s3 '* ]] || start_sink
+for case in "${cases[@]}"; do
+    ! in_bucket "$case" || { start_sink; break; }
+done
 
 postgres=$(url_of postgres)
 file=$folder/peer.csv

@@ -7,6 +7,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use outport_objects::s3::{S3Config, S3Credentials, S3Store, SecretAccessKey};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -109,8 +110,24 @@ impl S3 {
         Self { port, _server: server, _folder: folder }
     }
 
-    fn endpoint(&self) -> String {
+    /// Where it answers.
+    pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Its bucket, for who writes to it behind the back of the product.
+    pub async fn store(&self) -> S3Store {
+        let (access_key_id, secret) = (ACCESS_KEY_ID.to_owned(), SECRET.to_owned());
+        let secret = SecretAccessKey::new(secret);
+        let endpoint = self.endpoint().parse().expect("a URL");
+        S3Store::connect(S3Config {
+            endpoint: Some(endpoint),
+            path_style: true,
+            region: Some("us-east-1".to_owned()),
+            credentials: S3Credentials::Static { access_key_id, secret },
+            ..S3Config::new(BUCKET.to_owned())
+        })
+        .await
     }
 
     /// How a process is told to use it.

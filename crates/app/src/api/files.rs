@@ -10,16 +10,22 @@ use axum::{
 };
 use chrono::{DateTime, Utc};
 use futures::StreamExt as _;
+use outport_contract::sealed;
 use outport_domain::{
     caller::{Caller, Permission},
     file_name,
-    job::{ExportJob, FinishedFile, FinishedPart, JobStatus},
+    job::{ExportJob, FinishedFile, FinishedPart, JobStatus, Protection},
     json::FieldCode,
     object_key::ObjectKey,
     spec::{self, RequestContext},
 };
-use outport_objects::{DownloadHeaders, disposition::content_disposition};
+use outport_objects::{
+    DownloadHeaders, ObjectStream,
+    disposition::content_disposition,
+    sealed::{SealedObject, open, pass},
+};
 use outport_store::{
+    StoreError,
     access::{self, Download},
     parts,
 };
@@ -74,39 +80,55 @@ struct Served {
     name: String,
     /// The media type as a header.
     content_type: String,
+    /// Bytes as delivered.
     size_bytes: u64,
+    /// Bytes as stored.
+    stored_bytes: u64,
     sha256: String,
+    protection: Protection,
 }
 
 impl Served {
-    fn file(job: &ExportJob, file: &FinishedFile) -> Self {
+    fn file(job: &ExportJob, file: &FinishedFile) -> Result<Self, Problem> {
         let (name, size_bytes) = if job.split {
-            // Nothing is sealed, so what is stored is what is delivered.
             let name = file_name::of_manifest(&job.file_name, job.compression.suffix());
-            (name, file.stored_bytes)
+            (name, manifest_bytes(file)?)
         } else {
             (job.file_name.clone(), file.size_bytes)
         };
-        Self {
+        Ok(Self {
             part: None,
             key: file.key.clone(),
             name,
             content_type: header_of(job.content_type()),
             size_bytes,
+            stored_bytes: file.stored_bytes,
             sha256: file.sha256.clone(),
-        }
+            protection: file.protection,
+        })
     }
 
-    fn part(job: &ExportJob, part: FinishedPart) -> Self {
+    fn part(job: &ExportJob, file: &FinishedFile, part: FinishedPart) -> Self {
         Self {
             part: Some(part.number),
             key: part.key,
             name: file_name::of_part(&job.file_name, job.compression.suffix(), part.number),
             content_type: header_of(job.part_content_type()),
             size_bytes: part.size_bytes,
+            stored_bytes: part.stored_bytes,
             sha256: part.sha256,
+            protection: file.protection,
         }
     }
+}
+
+/// Bytes of the manifest of a split export as delivered; its job says how many are stored.
+fn manifest_bytes(file: &FinishedFile) -> Result<u64, Problem> {
+    let bytes = match file.protection {
+        Protection::Sealed => sealed::plain_bytes(file.stored_bytes),
+        Protection::None | Protection::AdapterManaged => Some(file.stored_bytes),
+    };
+    bytes.ok_or_else(|| StoreError::Corrupt("no sealed file is so long".to_owned()).into())
 }
 
 /// A media type as a header: texts say their character set.
@@ -124,7 +146,7 @@ fn header_of(content_type: &str) -> String {
         ("Range" = Option<String>, Header, description = "One range of bytes"),
     ),
     responses(
-        (status = 302, description = "A pre-signed URL of the object store, for some minutes"),
+        (status = 302, description = "A pre-signed URL of the object store, for some minutes; never of a sealed file"),
         (status = 200, description = "The whole file, of the job's `contentType`", content_type = "*/*"),
         (status = 206, description = "The range asked for", content_type = "*/*"),
         (status = 403, description = "A column needs a scope that the caller lacks", body = ProblemView),
@@ -157,7 +179,7 @@ pub async fn file(
         ("Range" = Option<String>, Header, description = "One range of bytes"),
     ),
     responses(
-        (status = 302, description = "A pre-signed URL of the object store, for some minutes"),
+        (status = 302, description = "A pre-signed URL of the object store, for some minutes; never of a sealed file"),
         (status = 200, description = "The whole file", content_type = "*/*"),
         (status = 206, description = "The range asked for", content_type = "*/*"),
         (status = 403, description = "A column needs a scope that the caller lacks", body = ProblemView),
@@ -234,10 +256,10 @@ pub async fn deliver(
     let now = Utc::now();
     let file = downloadable(job, now)?;
     let served = match number {
-        None => Served::file(job, file),
+        None => Served::file(job, file)?,
         Some(number) => {
             let part = parts::find(&state.store, job, number).await?;
-            Served::part(job, part.ok_or_else(Problem::not_found)?)
+            Served::part(job, file, part.ok_or_else(Problem::not_found)?)
         }
     };
     let etag = format!("\"{}\"", served.sha256);
@@ -259,7 +281,7 @@ pub async fn deliver(
         audit(state, job, &served, downloader, now).await?;
         return Ok((Outcome::Found.status(), [(header::LOCATION, url)]).into_response());
     }
-    let stream = state.objects.get(&served.key, range.clone()).await?;
+    let stream = plaintext(state, &served, range.clone()).await?;
     audit(state, job, &served, downloader, now).await?;
     let mut response = head(&served, &etag, range.as_ref());
     // An error in the middle resets the connection: no client takes the rest for the end.
@@ -269,6 +291,25 @@ pub async fn deliver(
         }
     }));
     Ok(response)
+}
+
+/// The bytes as they were before they were stored, or a range of them.
+async fn plaintext(
+    state: &Arc<ApiState>,
+    served: &Served,
+    range: Option<Range<u64>>,
+) -> Result<ObjectStream, Problem> {
+    let (objects, Served { key, size_bytes, stored_bytes, .. }) = (&*state.objects, served);
+    match served.protection {
+        Protection::None => Ok(pass(objects, key, range).await?),
+        Protection::Sealed => {
+            let (plain_bytes, stored_bytes) = (*size_bytes, *stored_bytes);
+            let object = SealedObject { key, plain_bytes, stored_bytes };
+            Ok(open(objects, &state.storage_keys, object, range).await?)
+        }
+        // The client of a Fetcher reads it in the bucket, and is given no link to it here.
+        Protection::AdapterManaged => Err(Problem::not_found()),
+    }
 }
 
 async fn audit(
@@ -295,13 +336,17 @@ async fn audit(
     Ok(tx.commit().await?)
 }
 
-/// A URL that lives no longer than the file itself.
+/// A URL that lives no longer than the file itself; none where the store's bytes are not those of
+/// the file.
 async fn presigned(
     state: &Arc<ApiState>,
     job: &ExportJob,
     served: &Served,
     now: DateTime<Utc>,
 ) -> Result<Option<HeaderValue>, Problem> {
+    if served.protection != Protection::None {
+        return Ok(None);
+    }
     let left = job.expires_at.and_then(|end| (end - now).to_std().ok());
     let life = state.limits.presigned_url.min(left.unwrap_or(Duration::MAX));
     let headers = DownloadHeaders {

@@ -9,10 +9,7 @@ use outport_contract::link::LinkKeys;
 use outport_domain::spec::Catalogue;
 
 use super::{Failure, resource};
-use crate::{
-    config::Config,
-    process::{self, KEY_VERSION},
-};
+use crate::{config::Config, process};
 
 /// Checks everything and says a line for each, whatever came before it. Exit code 1 when one
 /// fails, 2 when a resource file is among them: that is configuration.
@@ -56,7 +53,7 @@ async fn objects(config: &Config) -> Result<(), String> {
 }
 
 async fn mails(config: &Config, catalogue: &Catalogue, report: &mut Report) -> std::io::Result<()> {
-    let keys = LinkKeys::new(KEY_VERSION, &config.master_key);
+    let keys = LinkKeys::from(&config.keys);
     match process::correspondence(config, catalogue, keys) {
         Ok(correspondence) => {
             report.line("mail templates", Ok(()))?;

@@ -55,6 +55,7 @@ async fn complete_next(world: &World, files: &[&'static [u8]], retention: Durati
             key,
             rows: u64::from(number),
             size_bytes: bytes.len() as u64,
+            stored_bytes: bytes.len() as u64,
             sha256: Sha256Digest::of(bytes).hex(),
             integrity: Some(Integrity::new("0".repeat(64), 1)),
         };
