@@ -33,7 +33,7 @@ mod tokens;
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::Router;
-use outport_contract::link::LinkKeys;
+use outport_contract::{key_ring::KeyRing, link::LinkKeys};
 use outport_domain::{limits::Limits, spec::Catalogue};
 use outport_objects::ObjectStore;
 use outport_pipeline::foresight::Foresight;
@@ -67,6 +67,8 @@ pub struct ApiState {
     pub authenticator: Authenticator,
     /// Verifies links.
     pub link_keys: Arc<LinkKeys>,
+    /// Opens sealed files.
+    pub storage_keys: KeyRing,
     /// What people and clients reach this service by.
     pub public_url: Url,
     /// The bounds.

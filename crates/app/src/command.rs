@@ -10,7 +10,6 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use outport_contract::key::MasterKey;
 use outport_store::{Store, Tx, deliveries};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -23,8 +22,10 @@ use crate::{
 
 mod access;
 mod check;
+mod keys;
 mod resource;
 pub(crate) mod token;
+mod verify;
 
 /// Which executable was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,16 +88,13 @@ enum Command {
     Access(access::AccessCommand),
     /// Keys
     #[command(subcommand)]
-    Keys(KeysCommand),
+    Keys(keys::KeysCommand),
+    /// Verifies what a consumer got: exit code 0 valid, 1 not valid, 2 cannot be told
+    #[command(subcommand)]
+    Verify(verify::VerifyCommand),
     /// Handlers of events
     #[command(subcommand)]
     Handler(HandlerCommand),
-}
-
-#[derive(Subcommand)]
-enum KeysCommand {
-    /// Prints a new master key, for the variable `APP_ENC_KEY`
-    Generate,
 }
 
 #[derive(Subcommand)]
@@ -194,7 +192,8 @@ async fn carry_out(command: Command, shared: Shared) -> Result<ExitCode, Failure
         Command::Resource(command) => resource::run(command, load()?).await,
         Command::Token(command) => token::run(command, &open_state(&load()?).await?).await,
         Command::Access(command) => access::run(&command, &open_state(&load()?).await?).await,
-        Command::Keys(KeysCommand::Generate) => say(&MasterKey::generate().base64()),
+        Command::Keys(command) => keys::run(command, load).await,
+        Command::Verify(command) => verify::run(command),
         Command::Handler(command) => handler(command, &open_state(&load()?).await?).await,
     }
 }

@@ -5,6 +5,7 @@
 //! **Invariants.** This module alone reads the environment. Secrets live in types without
 //! `Debug`. A variable that nobody knows is an error: a misspelt one would be ignored silently.
 
+pub(crate) mod keys;
 mod limits;
 mod settings;
 #[cfg(test)]
@@ -18,9 +19,10 @@ use std::{
     time::Duration,
 };
 
-use outport_contract::key::MasterKey;
+use outport_contract::{key::MasterKey, key_ring::KeyRing};
 use outport_domain::{
     crash::{CrashPlan, CrashPoint},
+    job::Protection,
     limits::Limits,
 };
 use outport_objects::s3::{ChecksumMode, S3Config, S3Credentials, SecretAccessKey};
@@ -63,8 +65,10 @@ pub struct Config {
     pub mail_url: MailUrl,
     /// Who mails come from.
     pub mail_from: Sender,
-    /// The key that everything is derived from.
-    pub master_key: MasterKey,
+    /// The keys that everything is derived from.
+    pub keys: KeyRing<MasterKey>,
+    /// How files are stored where their resource does not say.
+    pub protection: Protection,
     /// This worker's name, for people.
     pub worker_name: String,
     /// The databases that resources are read from, by name.
@@ -118,7 +122,8 @@ impl Config {
         if tracing_subscriber::EnvFilter::try_new(&log_filter).is_err() {
             s.wrong("log.filter", "must be a filter such as info,outport=debug");
         }
-        let master_key = master_key(s, &data_dir, embedded);
+        let keys = keys::ring(s, &data_dir, embedded);
+        let protection = keys::protection(s, embedded);
         let limits = limits::read(s);
         let connections = connections(s, &limits);
         let jwt = jwt(s);
@@ -126,6 +131,9 @@ impl Config {
         let mut notices = Vec::new();
         if embedded {
             notices.push("embedded profile: state is one SQLite file, so this must be the only process; no broker".to_owned());
+        }
+        if protection == Protection::None {
+            notices.push("protection is none: who can read the object store can read the files, unless their resource says sealed".to_owned());
         }
         if mail_url.folder().is_some() {
             notices.push(
@@ -160,8 +168,8 @@ impl Config {
             crash,
             notices,
             data_dir,
-            // Without a key there is an error, so this one is never used.
-            master_key: master_key.unwrap_or_else(MasterKey::generate),
+            keys,
+            protection,
         };
         settings.finish()?;
         Ok(config)
@@ -272,31 +280,6 @@ fn objects(s: &mut Settings, data_dir: &Path) -> ObjectsConfig {
         credentials,
         ..S3Config::new(bucket)
     }))
-}
-
-/// `APP_ENC_KEY`, or in the embedded profile one generated into the data folder at first start.
-fn master_key(s: &mut Settings, data_dir: &Path, embedded: bool) -> Option<MasterKey> {
-    if let Some(text) = s.optional("encKey") {
-        let key = MasterKey::parse(&text);
-        if let Err(error) = &key {
-            s.wrong_secret("encKey", &error.to_string());
-        }
-        return key.ok();
-    }
-    if !embedded {
-        s.wrong(
-            "encKey",
-            "must be set unless the state is an SQLite file; `outport keys generate` prints one",
-        );
-        return None;
-    }
-    match settings::key_file(data_dir) {
-        Ok(key) => Some(key),
-        Err(error) => {
-            s.wrong("dataDir", &format!("the key file cannot be used: {error}"));
-            None
-        }
-    }
 }
 
 fn connections(s: &mut Settings, limits: &Limits) -> BTreeMap<String, SourceConfig> {

@@ -5,8 +5,10 @@ mod parts;
 use std::{collections::BTreeMap, sync::Arc};
 
 use outport_contract::{
+    key,
     link::LinkKeys,
     redaction::{Chain, redact},
+    signature::ResultSigner,
 };
 use outport_domain::{limits::Limits, spec::Catalogue};
 use outport_objects::ObjectStore;
@@ -31,9 +33,6 @@ use crate::{
 
 pub(crate) use parts::{catalogue, correspondence, make_private, objects, sound_resources, state};
 use parts::{register, registry};
-
-/// The version of the one key that this process knows; a ring with more comes with rotation.
-pub(crate) const KEY_VERSION: u16 = 1;
 
 /// Which parts of the product a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +126,7 @@ impl Process {
             .map_err(|error| StartError::new("spoolDir cannot be made", &error))?;
         let store = state(&config).await?;
         let objects = objects(&config).await?;
-        let link_keys = LinkKeys::new(KEY_VERSION, &config.master_key);
+        let link_keys = LinkKeys::from(&config.keys);
         let correspondence = Arc::new(correspondence(&config, &catalogue, link_keys.clone())?);
         let registry = registry(&correspondence)?;
         register(&store, &registry)
@@ -224,6 +223,9 @@ impl Process {
             objects: Arc::clone(&self.objects),
             catalogue: Arc::clone(&self.catalogue),
             sources: Arc::clone(&self.sources),
+            signer: ResultSigner::new(&self.config.keys.derive(key::EXTERNAL_HMAC)),
+            storage: self.config.keys.derive(key::STORAGE_ENCRYPTION),
+            protection: self.config.protection,
             limits: Arc::clone(&self.limits),
             spool_dir: self.config.spool_dir.clone(),
             crash: self.config.crash.clone(),
@@ -254,6 +256,7 @@ impl Process {
             sources: (*self.sources).clone(),
             foresight: Foresight::default(),
             link_keys: Arc::clone(&self.link_keys),
+            storage_keys: self.config.keys.derive(key::STORAGE_ENCRYPTION),
             public_url: self.config.public_url.clone(),
             limits: Arc::clone(&self.limits),
             metrics: Arc::new(Metrics::new()),

@@ -7,6 +7,11 @@ use std::{
     time::Duration,
 };
 
+use outport_contract::{
+    key::{MasterKey, STORAGE_ENCRYPTION},
+    key_ring::KeyRing,
+    sealed::{Opener, is_sealed, plain_bytes},
+};
 use outport_domain::crash::CrashPoint;
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
@@ -82,6 +87,7 @@ impl World {
         world.declare("order", orders, "\"code\"");
         let settings = [
             ("APP_ENC_KEY", KEY.to_owned()),
+            ("OUTPORT_PROTECTION", protection()),
             ("OUTPORT_LISTEN", "127.0.0.1:0".to_owned()),
             ("OUTPORT_PUBLIC_URL", format!("http://127.0.0.1:{}", world.api_port)),
             ("OUTPORT_DATA_DIR", world.path("data").display().to_string()),
@@ -314,9 +320,15 @@ impl World {
             .collect()
     }
 
-    /// The bytes of an object in the folder.
-    pub fn object(&self, key: &str) -> Vec<u8> {
+    /// The bytes of an object in the folder as they are stored.
+    pub fn stored(&self, key: &str) -> Vec<u8> {
         std::fs::read(self.path("objects").join(key)).expect("the object")
+    }
+
+    /// The bytes of an object in the folder as they are delivered.
+    pub fn object(&self, key: &str) -> Vec<u8> {
+        let stored = self.stored(key);
+        if is_sealed(&stored) { opened(key, &stored) } else { stored }
     }
 
     /// The mails in the folder.
@@ -332,6 +344,21 @@ impl World {
         until("there is a mail", PATIENCE, async || self.mails().pop().map(|mail| text_of(&mail)))
             .await
     }
+}
+
+/// How files are stored where a test does not say: as they are, or as this variable says. The
+/// suites mean the same either way.
+fn protection() -> String {
+    std::env::var("OUTPORT_TEST_PROTECTION").unwrap_or_else(|_| "none".to_owned())
+}
+
+fn opened(key: &str, stored: &[u8]) -> Vec<u8> {
+    let ring = KeyRing::new(1, MasterKey::parse(KEY).expect("a key")).derive(STORAGE_ENCRYPTION);
+    let length = plain_bytes(stored.len() as u64).expect("the length of a sealed object");
+    let (mut opener, mut plain) = (Opener::new(&ring, key, length), Vec::new());
+    opener.update(stored, &mut plain).expect("sealed");
+    opener.finish().expect("whole");
+    plain
 }
 
 /// The setting of a process that dies at a crash point.

@@ -8,6 +8,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use outport_contract::{key_ring::UnknownKey, sealed::NotOpened};
 use outport_domain::json::{FieldCode, FieldError};
 use outport_objects::ObjectError;
 use outport_store::StoreError;
@@ -43,13 +44,14 @@ pub enum ProblemCode {
     RateLimited,
     QueueFull,
     Internal,
+    FileDamaged,
     Unavailable,
     StorageUnavailable,
 }
 
 impl ProblemCode {
     /// All of them, in the order of their statuses.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::MalformedRequest,
         Self::InvalidParameter,
         Self::Unauthenticated,
@@ -70,6 +72,7 @@ impl ProblemCode {
         Self::RateLimited,
         Self::QueueFull,
         Self::Internal,
+        Self::FileDamaged,
         Self::Unavailable,
         Self::StorageUnavailable,
     ];
@@ -90,7 +93,7 @@ impl ProblemCode {
             Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::InvalidRequest | Self::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::RateLimited | Self::QueueFull => StatusCode::TOO_MANY_REQUESTS,
-            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Internal | Self::FileDamaged => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Unavailable | Self::StorageUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -118,6 +121,7 @@ impl ProblemCode {
             Self::RateLimited => "RATE_LIMITED",
             Self::QueueFull => "QUEUE_FULL",
             Self::Internal => "INTERNAL",
+            Self::FileDamaged => "FILE_DAMAGED",
             Self::Unavailable => "UNAVAILABLE",
             Self::StorageUnavailable => "STORAGE_UNAVAILABLE",
         }
@@ -146,6 +150,7 @@ impl ProblemCode {
             Self::RateLimited => "Too many requests",
             Self::QueueFull => "Too many exports are waiting",
             Self::Internal => "Internal error",
+            Self::FileDamaged => "The stored file is not the one that was written",
             Self::Unavailable => "Temporarily unavailable",
             Self::StorageUnavailable => "The object store is unavailable",
         }
@@ -197,6 +202,9 @@ impl ProblemCode {
             }
             Self::Internal => {
                 "An error of this service. The log has the details under the request id."
+            }
+            Self::FileDamaged => {
+                "What is in the object store was changed, cut short or exchanged since it was written, so it is not delivered. Run the export again, and tell whoever runs the service."
             }
             Self::Unavailable => "The service cannot reach what it needs. Try again later.",
             Self::StorageUnavailable => "The file cannot be read right now. Try again later.",
@@ -342,6 +350,15 @@ impl From<ObjectError> for Problem {
             ObjectError::NotFound => {
                 Self::new(ProblemCode::FileGone, "The file is no longer in storage.")
             }
+            ObjectError::NotOpened(NotOpened::UnknownKey(UnknownKey { version })) => {
+                let detail =
+                    format!("The file is sealed with key {version}, which this service lacks.");
+                Self::new(ProblemCode::StorageUnavailable, detail)
+            }
+            ObjectError::NotOpened(_) | ObjectError::Sealed => Self::new(
+                ProblemCode::FileDamaged,
+                "The stored file is not the one that was written, and is not delivered.",
+            ),
             ObjectError::Unreachable(_)
             | ObjectError::Refused { .. }
             | ObjectError::Full(_)

@@ -1,5 +1,7 @@
 //! Every configuration variable: one table makes the reader, the reference page and its test.
 
+use super::keys::MASTER_KEY_VARIABLE;
+
 /// One variable.
 #[derive(Clone, Copy, Debug)]
 pub struct Variable {
@@ -18,10 +20,13 @@ impl Variable {
     }
 }
 
-/// `s3.accessKeyId` as `OUTPORT_S3_ACCESS_KEY_ID`; the master key has the contract's own name.
+/// `s3.accessKeyId` as `OUTPORT_S3_ACCESS_KEY_ID`; the master key and its version have the
+/// contract's own names.
 pub fn environment_name(name: &str) -> String {
-    if name == "encKey" {
-        return "APP_ENC_KEY".to_owned();
+    match name {
+        "encKey" => return MASTER_KEY_VARIABLE.to_owned(),
+        "encKeyVersion" => return "APP_ENC_KEY_VERSION".to_owned(),
+        _ => {}
     }
     let mut text = String::from("OUTPORT_");
     for c in name.chars() {
@@ -73,6 +78,21 @@ pub const VARIABLES: &[Variable] = &[
         "Master key, standard base64 of at least 32 bytes (`outport keys generate`). Required unless the state is an SQLite file, where one is made in `dataDir` at first start.",
     ),
     variable(
+        "encKeyVersion",
+        "1",
+        "Version of that key, 1 to 65535: another one for every other key.",
+    ),
+    variable(
+        "oldEncKeys",
+        "",
+        "Other keys, which decrypt and verify and no more: `<version>:<base64>`, separated by commas.",
+    ),
+    variable(
+        "protection",
+        "",
+        "How files are stored where their resource does not say: `sealed` or `none`. `sealed` by default, but `none` where the state is an SQLite file and `encKey` is not set.",
+    ),
+    variable(
         "state.url",
         "",
         "Outport's own state: `sqlite://<path>` (default: `outport.db` in `dataDir`) for one process, `postgres://…` for many.",
@@ -99,7 +119,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "s3.publicEndpoint",
         "",
-        "URL of the same store as browsers reach it; download links are signed for it.",
+        "URL of the same store as browsers reach it; download links of files that are not sealed are signed for it.",
     ),
     variable(
         "s3.pathStyle",
@@ -163,7 +183,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "limits.bytesPerExport",
         "107374182400",
-        "File bytes of one export, at most 115,343,360,000.",
+        "File bytes of one export, at most 115,341,599,968.",
     ),
     variable(
         "limits.filesPerExport",
@@ -255,6 +275,7 @@ mod tests {
     fn names_in_the_environment_follow_from_the_file() {
         assert_eq!(environment_name("s3.accessKeyId"), "OUTPORT_S3_ACCESS_KEY_ID");
         assert_eq!(environment_name("encKey"), "APP_ENC_KEY");
+        assert_eq!(environment_name("encKeyVersion"), "APP_ENC_KEY_VERSION");
         assert_eq!(environment_name("connections.shop-eu"), "OUTPORT_CONNECTIONS_SHOP_EU");
     }
 

@@ -26,7 +26,8 @@ use outport::{
 };
 use outport_contract::{
     digest::Sha256Digest,
-    key::MasterKey,
+    key::{MasterKey, STORAGE_ENCRYPTION},
+    key_ring::KeyRing,
     link::{LinkKeys, LinkToken, Recipient},
 };
 use outport_domain::{
@@ -380,6 +381,12 @@ impl World {
     }
 }
 
+/// The keys that sealed files of these tests are opened with.
+pub fn storage_keys() -> KeyRing {
+    let master = MasterKey::parse("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").expect("a key");
+    KeyRing::new(7, master).derive(STORAGE_ENCRYPTION)
+}
+
 /// What completed jobs of these tests hold.
 pub const FILE: &[u8] = b"code,quantity\nA,1\nB,2\n";
 
@@ -425,6 +432,7 @@ fn state(
         foresight: Foresight::within(Duration::from_mins(10), Duration::from_mins(10)),
         authenticator: Authenticator::new(store.clone(), jwt, limits.requests_per_minute),
         link_keys: Arc::clone(keys),
+        storage_keys: storage_keys(),
         public_url: Url::parse(&format!("http://{address}/")).expect("a URL"),
         limits,
         metrics: Arc::new(Metrics::new()),

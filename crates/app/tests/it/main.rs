@@ -12,6 +12,7 @@ mod api_foresight;
 mod api_links;
 mod api_operation;
 mod api_refusals;
+mod api_sealed;
 mod api_split;
 mod api_tenancy;
 mod api_tokens;
