@@ -11,6 +11,7 @@
 //! **Absent on purpose.** Running exports: the API inserts a row. What it reads of a source is
 //! what proves that an export would fail.
 
+mod connections;
 mod deliveries;
 mod downloads;
 mod envelope;
@@ -18,6 +19,7 @@ mod export_request;
 mod export_view;
 mod exports;
 mod extract;
+pub mod fetcher;
 mod files;
 mod foresight;
 pub mod health;
@@ -46,7 +48,7 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use self::{health::Readiness, metrics::Metrics};
+use self::{fetcher::Facade, health::Readiness, metrics::Metrics};
 use crate::auth::Authenticator;
 
 /// All that the API works with.
@@ -61,6 +63,8 @@ pub struct ApiState {
     pub catalogue: Arc<Catalogue>,
     /// The configured databases: whether they answer, and what is bound to fail.
     pub sources: BTreeMap<String, Arc<dyn Source>>,
+    /// The Fetcher facade, where there is one.
+    pub facade: Option<Arc<Facade>>,
     /// Whether an export is bound to fail.
     pub foresight: Foresight,
     /// Turns credentials into callers.
@@ -91,7 +95,8 @@ impl ApiState {
 /// The API's router. Serve it with `into_make_service_with_connect_info::<SocketAddr>()`, so
 /// that downloads are audited with the client's address.
 pub fn router(state: Arc<ApiState>) -> Router {
-    let (router, document) = described().split_for_parts();
+    let described = if state.facade.is_some() { described() } else { without_facade() };
+    let (router, document) = described.split_for_parts();
     let reference = Arc::new(reference::Reference::new(&document));
     let pages = Arc::new(pages::Pages::load());
     wrapped(router.layer(axum::Extension(reference)).layer(axum::Extension(pages)), state)
@@ -116,6 +121,18 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 }
 
 fn described() -> OpenApiRouter<Arc<ApiState>> {
+    without_facade()
+        .routes(routes!(fetcher::create))
+        .routes(routes!(fetcher::get))
+        .routes(routes!(fetcher::cancel))
+        .routes(routes!(connections::create, connections::list))
+        .routes(routes!(connections::validate_schema))
+        .routes(routes!(connections::get, connections::update, connections::delete))
+        .routes(routes!(connections::test))
+        .routes(routes!(connections::schema))
+}
+
+fn without_facade() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::with_openapi(Described::openapi())
         .routes(routes!(exports::create, exports::list))
         .routes(routes!(exports::get, exports::delete))
@@ -164,6 +181,8 @@ fn operational() -> OpenApiRouter<Arc<ApiState>> {
         (name = "resources", description = "What may be exported"),
         (name = "deliveries", description = "The duties of handlers towards events"),
         (name = "tokens", description = "API tokens of one's organization"),
+        (name = "fetcher", description = "Jobs for clients of a Fetcher"),
+        (name = "connections", description = "The databases that an organization stores"),
         (name = "links", description = "The links in mails"),
         (name = "operation", description = "For those who run the service"),
     )

@@ -12,7 +12,7 @@
 pub mod jwks;
 pub mod jwt;
 mod memo;
-mod rate;
+pub(crate) mod rate;
 pub mod reach;
 pub mod token;
 

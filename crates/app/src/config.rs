@@ -5,6 +5,8 @@
 //! **Invariants.** This module alone reads the environment. Secrets live in types without
 //! `Debug`. A variable that nobody knows is an error: a misspelt one would be ignored silently.
 
+mod broker;
+mod facade;
 pub(crate) mod keys;
 mod limits;
 mod settings;
@@ -26,11 +28,15 @@ use outport_domain::{
     limits::Limits,
 };
 use outport_objects::s3::{ChecksumMode, S3Config, S3Credentials, SecretAccessKey};
-use outport_relay::mail::{MailUrl, Sender};
+use outport_relay::{
+    broker::BrokerConfig,
+    mail::{MailUrl, Sender},
+};
 use outport_source::SourceConfig;
 use outport_store::StoreConfig;
 use url::Url;
 
+pub use facade::FacadeConfig;
 pub use settings::{ConfigError, Settings};
 pub use variables::{VARIABLES, Variable};
 
@@ -69,10 +75,14 @@ pub struct Config {
     pub keys: KeyRing<MasterKey>,
     /// How files are stored where their resource does not say.
     pub protection: Protection,
+    /// Where job events go, when there is a broker.
+    pub broker: Option<BrokerConfig>,
     /// This worker's name, for people.
     pub worker_name: String,
     /// The databases that resources are read from, by name.
     pub connections: BTreeMap<String, SourceConfig>,
+    /// The Fetcher facade, and the connections that organizations store.
+    pub facade: FacadeConfig,
     /// How JWTs are verified, when they are accepted.
     pub jwt: Option<JwtConfig>,
     /// Every bound.
@@ -125,12 +135,21 @@ impl Config {
         let keys = keys::ring(s, &data_dir, embedded);
         let protection = keys::protection(s, embedded);
         let limits = limits::read(s);
+        let broker = broker::read(s, &limits);
         let connections = connections(s, &limits);
+        let facade = facade::read(s, &connections);
         let jwt = jwt(s);
         let crash = crash(s);
         let mut notices = Vec::new();
         if embedded {
-            notices.push("embedded profile: state is one SQLite file, so this must be the only process; no broker".to_owned());
+            notices.push(
+                "embedded profile: state is one SQLite file, so this must be the only process"
+                    .to_owned(),
+            );
+        }
+        if embedded && broker.is_none() {
+            notices
+                .push("no broker: nobody is told of job events; broker.url names one".to_owned());
         }
         if protection == Protection::None {
             notices.push("protection is none: who can read the object store can read the files, unless their resource says sealed".to_owned());
@@ -159,10 +178,12 @@ impl Config {
             spool_dir: s.optional("spoolDir").map_or_else(|| data_dir.clone(), PathBuf::from),
             mail_url,
             mail_from,
+            broker,
             worker_name: s
                 .optional("worker.name")
                 .unwrap_or_else(|| format!("worker-{}", std::process::id())),
             connections,
+            facade,
             jwt,
             limits,
             crash,
@@ -173,6 +194,15 @@ impl Config {
         };
         settings.finish()?;
         Ok(config)
+    }
+
+    /// What a worker lacks that other commands can do without.
+    pub fn check_worker(&self) -> Result<(), ConfigError> {
+        let embedded = self.state.url.starts_with("sqlite:");
+        match broker::missing(self.broker.as_ref(), embedded) {
+            Some(fault) => Err(ConfigError(vec![fault])),
+            None => Ok(()),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use outport_contract::manifest::Manifest;
+use outport_contract::{job_event::JobEvent, manifest::Manifest};
 use outport_domain::{
     caller::{Caller, Permission},
     column::ColumnType,
@@ -22,7 +22,7 @@ use outport_domain::{
 };
 
 use crate::{
-    api::problem::ProblemCode,
+    api::{fetcher::FetCode, problem::ProblemCode},
     config::{Config, Settings, VARIABLES},
 };
 
@@ -103,6 +103,27 @@ fn every_code_is_described_as_the_code_means_it() {
     let fields = FieldCode::ALL.into_iter();
     let fields = fields.map(|field| vec![code(field.name()), field.meaning().to_owned()]);
     check(PAGE, "fields", &table(&["Code", "Meaning"], fields));
+}
+
+#[test]
+fn every_code_of_the_facade_is_described_as_the_code_means_it() {
+    let rows = FetCode::ALL.into_iter().map(|fet| {
+        let status = fet.problem().status().as_u16().to_string();
+        vec![code(fet.name()), status, fet.title().to_owned(), fet.meaning().to_owned()]
+    });
+    let expected = table(&["Code", "Status", "Title", "Meaning"], rows);
+    check("crates/app/docs/fetcher.md", "facade codes", &expected);
+}
+
+#[test]
+fn the_requests_in_the_documents_are_ones_that_the_facade_takes() {
+    let examples = blocks(&page("crates/app/docs/fetcher.md"), "json");
+    assert_eq!(examples.len(), 1);
+    for example in examples {
+        if let Err(errors) = outport_domain::data_request::parse(&example) {
+            panic!("{example}{errors:?}");
+        }
+    }
 }
 
 #[test]
@@ -196,7 +217,7 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 fn the_examples_in_toml_are_read_by_the_code() {
     let mut resources = 0;
     let mut configurations = 0;
-    for path in ["your-own-database.md", "deploying.md", "configuration.md"] {
+    for path in ["your-own-database.md", "deploying.md", "broker.md", "configuration.md"] {
         for block in blocks(&page(&format!("crates/app/docs/{path}")), "toml") {
             if block.contains("[[columns]]") {
                 resources += 1;
@@ -228,6 +249,18 @@ fn the_manifest_in_the_documents_is_one_that_the_code_writes() {
     assert_eq!(manifest.version, outport_contract::manifest::VERSION);
     assert_eq!(manifest.total_rows, manifest.files.iter().map(|file| file.rows).sum::<u64>());
     assert_eq!(manifest.size_bytes, manifest.files.iter().map(|file| file.size_bytes).sum::<u64>());
+}
+
+#[test]
+fn the_events_in_the_documents_are_ones_that_the_code_writes() {
+    let examples = blocks(&page("crates/app/docs/events.md"), "json");
+    assert_eq!(examples.len(), 2);
+    for example in examples {
+        let event = JobEvent::parse(example.as_bytes()).expect("an event");
+        let written: serde_json::Value = serde_json::from_str(&event.body()).expect("JSON");
+        let example: serde_json::Value = serde_json::from_str(&example).expect("JSON");
+        assert_eq!(written, example, "every member, and no other");
+    }
 }
 
 #[test]

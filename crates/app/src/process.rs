@@ -12,11 +12,18 @@ use outport_contract::{
 };
 use outport_domain::{limits::Limits, spec::Catalogue};
 use outport_objects::ObjectStore;
-use outport_pipeline::{Pipeline, foresight::Foresight};
-use outport_relay::{DuplicateHandler, Reconciler, Registry, Relay, handlers::Correspondence};
+use outport_pipeline::{
+    Pipeline,
+    connections::{Connections, Parts},
+    fetcher::Facade,
+    foresight::Foresight,
+};
+use outport_relay::{
+    DuplicateHandler, Reconciler, Registry, Relay, broker::Figures, handlers::Correspondence,
+};
 use outport_source::Source;
 use outport_store::{Engine, Store, submit::Submitter};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -90,11 +97,13 @@ pub struct Process {
     pub catalogue: Arc<Catalogue>,
     /// The configured connections.
     pub sources: Arc<BTreeMap<String, Arc<dyn Source>>>,
+    facade: Facade,
     config: Config,
     link_keys: Arc<LinkKeys>,
     limits: Arc<Limits>,
     registry: Registry,
     correspondence: Arc<Correspondence>,
+    broker: Arc<Figures>,
 }
 
 /// Runs the roles until `stop`, answering HTTP on the listener.
@@ -104,6 +113,9 @@ pub async fn run(
     listener: TcpListener,
     stop: CancellationToken,
 ) -> Result<(), StartError> {
+    if roles.worker {
+        config.check_worker()?;
+    }
     Process::build(config).await?.run(roles, listener, stop).await
 }
 
@@ -128,12 +140,15 @@ impl Process {
         let objects = objects(&config).await?;
         let link_keys = LinkKeys::from(&config.keys);
         let correspondence = Arc::new(correspondence(&config, &catalogue, link_keys.clone())?);
-        let registry = registry(&correspondence)?;
+        let broker = Arc::new(Figures::default());
+        let registry = registry(&config, &correspondence, &broker)?;
         register(&store, &registry)
             .await
             .map_err(|error| StartError::new("handlers cannot be registered", &error))?;
+        let facade = facade(&config, &store);
         Ok(Self {
             store,
+            facade,
             objects,
             catalogue,
             sources: Arc::new(sources),
@@ -141,6 +156,7 @@ impl Process {
             link_keys: Arc::new(link_keys),
             registry,
             correspondence,
+            broker,
             config,
         })
     }
@@ -223,6 +239,7 @@ impl Process {
             objects: Arc::clone(&self.objects),
             catalogue: Arc::clone(&self.catalogue),
             sources: Arc::clone(&self.sources),
+            facade: self.facade.clone(),
             signer: ResultSigner::new(&self.config.keys.derive(key::EXTERNAL_HMAC)),
             storage: self.config.keys.derive(key::STORAGE_ENCRYPTION),
             protection: self.config.protection,
@@ -254,16 +271,37 @@ impl Process {
             objects: Arc::clone(&self.objects),
             catalogue: Arc::clone(&self.catalogue),
             sources: (*self.sources).clone(),
+            facade: self
+                .config
+                .facade
+                .enabled
+                .then(|| Arc::new(api::fetcher::Facade::new(self.facade.connections.clone()))),
             foresight: Foresight::default(),
             link_keys: Arc::clone(&self.link_keys),
             storage_keys: self.config.keys.derive(key::STORAGE_ENCRYPTION),
             public_url: self.config.public_url.clone(),
             limits: Arc::clone(&self.limits),
-            metrics: Arc::new(Metrics::new()),
+            metrics: Arc::new(Metrics::with_broker(Arc::clone(&self.broker))),
             readiness: Readiness::new(vec![self.mail_check()]),
             behind_proxy: self.config.behind_proxy,
         });
         Ok(if roles.api { api::router(state) } else { api::health_router(state) })
+    }
+}
+
+/// What is read and made for the Fetcher facade.
+fn facade(config: &Config, store: &Store) -> Facade {
+    let connections = Connections::new(Parts {
+        store: store.clone(),
+        shared: config.facade.shared.clone(),
+        credentials: config.keys.derive(key::CREDENTIALS),
+        denied: config.facade.denied.clone(),
+        connect_timeout: config.limits.source_connect,
+    });
+    Facade {
+        connections,
+        tenant_in_key: config.facade.tenant_in_key,
+        memory: Arc::new(Semaphore::new(1)),
     }
 }
 

@@ -26,7 +26,7 @@ use tokio::{
     time::Instant,
 };
 
-pub use prepare::{Part, Refused, Table, prepare};
+pub use prepare::{Fault, Part, Refused, Table, prepare};
 use result::{Rows, whole};
 
 use crate::{

@@ -17,7 +17,8 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use super::{
-    Api, PATIENCE, Process,
+    Api, Broker, PATIENCE, Process,
+    broker::exchange::Message,
     database::{Postgres, State},
     process::{Env, Program, free_port, output},
     shop, until,
@@ -28,15 +29,17 @@ pub const ORDERS: u32 = 40;
 /// The lease of every world: what is lost is taken over within two of them.
 pub const LEASE: Duration = Duration::from_secs(2);
 /// A master key, base64 of 32 bytes.
-const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+pub const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 /// Every table of the state; another one must get its line in [`World::describe`].
-const TABLES: &str = "deliveries downloads events handler_events handlers idempotency_keys jobs \
+const TABLES: &str = "connections deliveries downloads events handler_events handlers idempotency_keys jobs \
                       parts receipts requesters revocations runs tokens turns";
 
 /// Everything that one test has. It goes when it is dropped.
 pub struct World {
     /// Our own state; on PostgreSQL the schema `shop` beside it is the source.
     pub state: State,
+    /// Where job events go; on PostgreSQL a worker needs one.
+    pub broker: Option<Broker>,
     /// What processes are started with.
     pub env: Env,
     /// Who is written to.
@@ -53,6 +56,7 @@ impl World {
         shop::create(&postgres, ORDERS).await;
         let url = postgres.url();
         let mut world = Self::new(State::Postgres(postgres), "shop.orders");
+        world.use_broker(Broker::create().await);
         world.set("OUTPORT_STATE_URL", &url);
         world.set("OUTPORT_CONNECTIONS_SHOP", &url);
         world.set("OUTPORT_STATE_MAX_CONNECTIONS", "4");
@@ -77,6 +81,7 @@ impl World {
         let dir = tempfile::tempdir().expect("a folder");
         let mut world = Self {
             state,
+            broker: None,
             env: Env::new(),
             email: format!("ana+{number}@example.com"),
             dir,
@@ -119,6 +124,17 @@ impl World {
     pub fn use_objects(&mut self, env: Env) {
         self.env.remove("OUTPORT_OBJECTS_DIR");
         self.env.extend(env);
+    }
+
+    /// Job events go to this broker.
+    pub fn use_broker(&mut self, broker: Broker) {
+        self.env.extend(broker.env());
+        self.broker = Some(broker);
+    }
+
+    /// Every message that the broker has got since the last look.
+    pub async fn messages(&self) -> Vec<Message> {
+        self.broker.as_ref().expect("a broker").inbox.take().await
     }
 
     /// Mails go to a server on this port.
@@ -182,7 +198,7 @@ impl World {
             .args(["token", "create", "--name", "test"])
             .args(["--organization", shop::ORGANIZATION, "--user", shop::USER])
             .args(["--email", &self.email, "--locale", "en", "--scopes"])
-            .arg("exports:read,exports:write,resources:read,deliveries:admin")
+            .arg("exports:read,exports:write,resources:read,deliveries:admin,fetcher:run")
             .current_dir(self.dir.path())
             .env_clear()
             .envs(&self.env);
@@ -243,7 +259,8 @@ impl World {
         self.state.value("SELECT id FROM jobs").await
     }
 
-    /// The whole world but for clocks and ids, a line for each thing.
+    /// The whole world but for clocks and ids, a line for each thing. What goes to a broker goes
+    /// beside the mails, in no order with them; it is looked at by itself.
     pub async fn describe(&self) -> String {
         self.know_all_tables().await;
         let mut lines = Vec::new();
@@ -270,10 +287,12 @@ impl World {
             (
                 "delivery",
                 "SELECT handler, CASE WHEN status IN ('PENDING', 'RUNNING') THEN 'open' \
-                   ELSE status END FROM deliveries ORDER BY handler, id",
+                   ELSE status END FROM deliveries \
+                 WHERE handler <> 'publish-job-event' ORDER BY handler, id",
             ),
             ("receipt", "SELECT handler FROM receipts ORDER BY handler"),
             ("turn", "SELECT 'queued ' || queued, 'running ' || running FROM turns"),
+            ("connection", "SELECT name FROM connections ORDER BY name"),
             ("requester", "SELECT count(*) FROM requesters HAVING count(*) <> 1"),
         ] {
             let rows = self.state.rows(sql).await;

@@ -13,7 +13,7 @@ use outport_contract::digest::Sha256Digest;
 use outport_domain::{
     caller::{Caller, Permission},
     id::JobId,
-    job::{ExportJob, JobStatus},
+    job::{ExportJob, JobKind, JobStatus},
     locale::Locale,
     spec::{self, RequestContext},
 };
@@ -113,6 +113,7 @@ pub async fn submit_job(
     foresight::pass(state, &caller, &spec, key.as_ref()).await?;
     let job = NewJob {
         id: JobId::new(),
+        kind: JobKind::Export,
         schedule: None,
         scope: spec.scope,
         resource: spec.resource.name.clone(),
@@ -168,7 +169,8 @@ pub async fn visible(
     id: &Segment,
 ) -> Result<ExportJob, Problem> {
     let job = jobs::find(&state.store, caller.organization, id.id()?).await?;
-    job.filter(|job| reach::sees_job(caller, job)).ok_or_else(Problem::not_found)
+    job.filter(|job| job.kind == JobKind::Export && reach::sees_job(caller, job))
+        .ok_or_else(Problem::not_found)
 }
 
 /// Exports of one's organization, newest first.

@@ -317,6 +317,16 @@ impl Problem {
         }
     }
 
+    /// What happened here, in words.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// Every wrong field.
+    pub fn errors(&self) -> &[FieldError] {
+        &self.errors
+    }
+
     /// Tells the client when to try again.
     #[must_use]
     pub fn retry_after(self, pause: Duration) -> Self {
@@ -405,28 +415,34 @@ impl From<AuthError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = self.code.status();
         let view = ProblemView {
             type_uri: format!("/docs/errors#{}", self.code.name()),
             title: self.code.title(),
-            status: status.as_u16(),
-            detail: self.detail,
+            status: self.code.status().as_u16(),
+            detail: self.detail.clone(),
             code: self.code.name(),
             errors: self
                 .errors
-                .into_iter()
+                .iter()
                 .map(|error| FieldErrorView {
-                    field: error.field,
+                    field: error.field.clone(),
                     code: error.code.name(),
-                    message: error.message,
+                    message: error.message.clone(),
                 })
                 .collect(),
         };
         let body = serde_json::to_string(&view).unwrap_or_else(|_| "{}".to_owned());
+        self.answer(PROBLEM_JSON, body)
+    }
+}
+
+impl Problem {
+    /// The problem's status and headers, with another body than its own.
+    pub fn answer(self, media_type: &'static str, body: String) -> Response {
         let mut response = Response::new(Body::from(body));
-        *response.status_mut() = status;
+        *response.status_mut() = self.code.status();
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
         let mut set = |name, value: Option<String>| {
             if let Some(value) = value.and_then(|text| HeaderValue::try_from(text).ok()) {
                 headers.insert(name, value);

@@ -20,12 +20,14 @@ impl Variable {
     }
 }
 
-/// `s3.accessKeyId` as `OUTPORT_S3_ACCESS_KEY_ID`; the master key and its version have the
-/// contract's own names.
+/// `s3.accessKeyId` as `OUTPORT_S3_ACCESS_KEY_ID`; what the contracts name has their own names.
 pub fn environment_name(name: &str) -> String {
     match name {
         "encKey" => return MASTER_KEY_VARIABLE.to_owned(),
         "encKeyVersion" => return "APP_ENC_KEY_VERSION".to_owned(),
+        "broker.exchange" => return "RABBITMQ_JOB_EVENTS_EXCHANGE".to_owned(),
+        "streaming.enabled" => return "STREAMING_ENABLED".to_owned(),
+        "streaming.cloudeventsSource" => return "STREAMING_CLOUDEVENTS_SOURCE".to_owned(),
         _ => {}
     }
     let mut text = String::from("OUTPORT_");
@@ -143,7 +145,72 @@ pub const VARIABLES: &[Variable] = &[
         "`smtps://user:password@host:port`, `smtp://host:port?tls=required|opportunistic|none` (required by default; a password needs it), or `file:///folder` (default: `mail` in `dataDir`). With `smtps` and `smtp`, `ca=/path.pem` names the private certificate authority of the mail server.",
     ),
     variable("mail.from", "Outport <outport@localhost>", "Sender of the mails."),
+    variable(
+        "broker.url",
+        "",
+        "RabbitMQ, where job events go: `amqp://user:password@host:port/vhost`, or `amqps://` with TLS by the certificates of the system. Required for a worker unless the state is an SQLite file.",
+    ),
+    variable(
+        "streaming.enabled",
+        "false",
+        "Must be `true` where `broker.url` is set: job events are a contract, not an option.",
+    ),
+    variable(
+        "broker.exchange",
+        "fetcher.job.events",
+        "The durable topic exchange of job events, at most 255 bytes.",
+    ),
+    variable(
+        "streaming.cloudeventsSource",
+        "",
+        "The attribute `ce-source` of job events, such as `//outport/worker`. Required where `broker.url` is set.",
+    ),
+    variable(
+        "broker.typePrefix",
+        outport_contract::job_event::DEFAULT_TYPE_PREFIX,
+        "What the attribute `ce-type` begins with.",
+    ),
+    variable(
+        "broker.topology",
+        "declare",
+        "`declare` makes the exchange with every connection; `check` only looks for it.",
+    ),
+    variable(
+        "broker.unroutable",
+        "retry",
+        "A message that no queue takes: `retry` until one does, or `accept` that nobody gets it.",
+    ),
+    variable(
+        "broker.confirmSeconds",
+        "20",
+        "Time limit of the broker's confirm of a message, less than `limits.handlerSeconds`.",
+    ),
+    variable(
+        "tenancy",
+        "single",
+        "The tenant of job events: `single` for the text `single-tenant`, `multi` for the organization's id.",
+    ),
     variable("worker.name", "", "Name of this worker for people (default: `worker-<pid>`)."),
+    variable(
+        "facade.enabled",
+        "true",
+        "Whether `/v1/fetcher` and `/v1/management/connections` are there. They do nothing for a credential without the scopes `fetcher:run` and `connections:admin`.",
+    ),
+    variable(
+        "facade.connections",
+        "",
+        "Configured connections, separated by commas, that every organization may read whole by the facade.",
+    ),
+    variable(
+        "facade.storedConnections",
+        "",
+        "Names, separated by commas, of connections that resources read and that each organization stores itself.",
+    ),
+    variable(
+        "facade.deniedNetworks",
+        "0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 100.100.100.200/32, ::/128, ::1/128, fe80::/10, fd00:ec2::254/128",
+        "Networks, separated by commas, that no stored connection may lead into: by default the machine itself, link-local addresses and what clouds serve credentials at.",
+    ),
     variable(
         "jwt.hs256Secret",
         "",
@@ -276,6 +343,8 @@ mod tests {
         assert_eq!(environment_name("s3.accessKeyId"), "OUTPORT_S3_ACCESS_KEY_ID");
         assert_eq!(environment_name("encKey"), "APP_ENC_KEY");
         assert_eq!(environment_name("encKeyVersion"), "APP_ENC_KEY_VERSION");
+        assert_eq!(environment_name("broker.exchange"), "RABBITMQ_JOB_EVENTS_EXCHANGE");
+        assert_eq!(environment_name("broker.typePrefix"), "OUTPORT_BROKER_TYPE_PREFIX");
         assert_eq!(environment_name("connections.shop-eu"), "OUTPORT_CONNECTIONS_SHOP_EU");
     }
 

@@ -2,12 +2,15 @@
 
 use std::{path::Path, sync::Arc};
 
-use outport_contract::link::LinkKeys;
+use outport_contract::{key::EXTERNAL_HMAC, link::LinkKeys};
 use outport_domain::{resource::Resource, spec::Catalogue};
 use outport_objects::{ObjectStore, local::LocalFolder, s3::S3Store};
 use outport_relay::{
     Registry,
-    handlers::{Correspondence, SendExportCompletedMessage, SendExportFailedMessage},
+    broker::Figures,
+    handlers::{
+        Correspondence, PublishJobEvent, SendExportCompletedMessage, SendExportFailedMessage,
+    },
     mail::{Mailer, Templates},
 };
 use outport_store::{Store, deliveries};
@@ -84,7 +87,10 @@ pub(crate) fn sound_resources(config: &Config) -> (Catalogue, Vec<String>) {
                     resource.name
                 ));
             }
-            Ok(resource) if !config.connections.contains_key(&resource.connection) => {
+            Ok(resource)
+                if !config.connections.contains_key(&resource.connection)
+                    && !config.facade.stored.contains(&resource.connection) =>
+            {
                 faults.push(format!(
                     "{}: the connection '{}' is not configured",
                     path.display(),
@@ -124,11 +130,20 @@ pub(crate) fn correspondence(
     })
 }
 
-/// Every compiled handler. A new one is its file and one line here.
-pub(super) fn registry(correspondence: &Arc<Correspondence>) -> Result<Registry, StartError> {
+/// Every compiled handler, that of the broker where there is one. A new one is its file and one
+/// line here.
+pub(super) fn registry(
+    config: &Config,
+    correspondence: &Arc<Correspondence>,
+    broker: &Arc<Figures>,
+) -> Result<Registry, StartError> {
     let mut registry = Registry::new();
     registry.register(SendExportCompletedMessage::new(Arc::clone(correspondence)))?;
     registry.register(SendExportFailedMessage::new(Arc::clone(correspondence)))?;
+    if let Some(settings) = config.broker.clone() {
+        let keys = config.keys.derive(EXTERNAL_HMAC);
+        registry.register_batch(PublishJobEvent::new(settings, keys, Arc::clone(broker)))?;
+    }
     Ok(registry)
 }
 

@@ -15,6 +15,7 @@ use futures::FutureExt as _;
 use outport::{
     api::{
         self, ApiState,
+        fetcher::Facade,
         health::{Check, Readiness},
         metrics::Metrics,
     },
@@ -26,7 +27,8 @@ use outport::{
 };
 use outport_contract::{
     digest::Sha256Digest,
-    key::{MasterKey, STORAGE_ENCRYPTION},
+    job_event::Integrity,
+    key::{CREDENTIALS, MasterKey, STORAGE_ENCRYPTION},
     key_ring::KeyRing,
     link::{LinkKeys, LinkToken, Recipient},
 };
@@ -34,7 +36,7 @@ use outport_domain::{
     caller::{Caller, Permission},
     failure::{Failure, FailureCode},
     id::{Id, JobId, OrganizationId, TokenId, UserId},
-    job::{ExportJob, FinishedFile, Warnings},
+    job::{ExportJob, FinishedFile, Protection, Warnings},
     limits::Limits,
     object_key::ObjectKey,
     resource::Resource,
@@ -44,7 +46,10 @@ use outport_objects::{
     DownloadHeaders, ObjectError, ObjectMeta, ObjectStore, ObjectStream, Upload,
     memory::MemoryStore,
 };
-use outport_pipeline::foresight::Foresight;
+use outport_pipeline::{
+    connections::{Connections, IpNet, Parts},
+    foresight::Foresight,
+};
 use outport_source::{RowStream, Source, SourceError};
 use outport_store::{
     PageRequest, Store, StoreConfig,
@@ -108,6 +113,8 @@ pub struct Options {
     pub presigned: bool,
     pub behind_proxy: bool,
     pub source: Option<Arc<dyn Source>>,
+    /// The networks that stored connections may not lead into, where there is a facade.
+    pub facade: Option<Vec<IpNet>>,
 }
 
 /// A running API.
@@ -124,6 +131,8 @@ pub struct World {
     pub user: UserId,
     /// Every scope, all companies.
     pub token: String,
+    /// Where its state is.
+    pub database_url: String,
 }
 
 /// A page request for everything that a small test has.
@@ -174,6 +183,7 @@ impl World {
             organization: OrganizationId::new(),
             user: UserId::new(),
             token: String::new(),
+            database_url: url.to_owned(),
         };
         world.token = world.token_for(|_| {}).await;
         let outcome = AssertUnwindSafe(test(&world)).catch_unwind().await;
@@ -283,6 +293,8 @@ impl World {
             stored_bytes: bytes.len() as u64,
             total_rows: 2,
             sha256: Sha256Digest::of(bytes).hex(),
+            integrity: Some(Integrity::new("0".repeat(64), 1)),
+            protection: Protection::None,
             warnings: Warnings { replaced_cells: 1, guarded_cells: 2 },
             snapshot_at: Utc::now(),
         };
@@ -375,6 +387,18 @@ impl World {
         link.sign(&self.keys)
     }
 
+    /// Changes the state behind the API's back.
+    pub async fn force(&self, sql: &str) {
+        if let Some(path) = self.database_url.strip_prefix("sqlite://") {
+            let state = rusqlite::Connection::open(path).expect("the state");
+            state.busy_timeout(Duration::from_secs(10)).expect("a time limit");
+            state.execute_batch(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        } else {
+            let mut state = PgConnection::connect(&self.database_url).await.expect("the state");
+            sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut state).await.expect("it ran");
+        }
+    }
+
     pub async fn assert_alive(&self) {
         let answer = self.client.get(self.url("/livez")).send().await.expect("the server lives");
         assert_eq!(answer.status(), 200);
@@ -428,6 +452,10 @@ fn state(
         },
         catalogue: Arc::new(Catalogue(catalogue)),
         sources: BTreeMap::from([("shop".to_owned(), source)]),
+        facade: options
+            .facade
+            .clone()
+            .map(|denied| Arc::new(Facade::new(facade_connections(store, denied)))),
         // Nothing here waits for time.
         foresight: Foresight::within(Duration::from_mins(10), Duration::from_mins(10)),
         authenticator: Authenticator::new(store.clone(), jwt, limits.requests_per_minute),
@@ -439,6 +467,18 @@ fn state(
         readiness: Readiness::new(vec![mail]),
         behind_proxy: options.behind_proxy,
     }
+}
+
+/// The connections of these tests' facade.
+pub fn facade_connections(store: &Store, denied: Vec<IpNet>) -> Connections {
+    let master = MasterKey::parse("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").expect("a key");
+    Connections::new(Parts {
+        store: store.clone(),
+        shared: BTreeMap::new(),
+        credentials: KeyRing::new(1, master).derive(CREDENTIALS),
+        denied,
+        connect_timeout: Duration::from_secs(5),
+    })
 }
 
 struct SickSource(Arc<Mutex<Option<&'static str>>>);

@@ -5,8 +5,10 @@
 //! service fails the tests.
 
 mod api_auth;
+mod api_connections;
 mod api_deliveries;
 mod api_exports;
+mod api_fetcher;
 mod api_files;
 mod api_foresight;
 mod api_links;

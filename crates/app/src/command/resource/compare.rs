@@ -76,6 +76,12 @@ pub(super) async fn all(
             reports.extend(findings.of(&resource.name));
         }
     }
+    let stored = catalogue.0.values().filter(|one| !connections.contains_key(&one.connection));
+    for resource in stored {
+        let mut findings = Findings::default();
+        findings.hint("connection", "is stored by each organization and not compared");
+        reports.extend(findings.of(&resource.name));
+    }
     reports.sort_by(|a, b| a.resource.cmp(&b.resource));
     reports
 }
