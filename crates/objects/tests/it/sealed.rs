@@ -101,7 +101,7 @@ async fn ranges_are_slices_of_the_plaintext(store: &impl ObjectStore) {
 }
 
 /// Everything that can be done to an object of three chunks and a rest. Where the length tells
-/// it, nothing is given out; else all before the first chunk that is not as it was.
+/// it, nothing is given out; else nothing but what is before the first chunk that is not as it was.
 async fn what_was_changed_is_refused(store: &impl ObjectStore) {
     let ring = ring(1, &MasterKey::generate());
     let length = 3 * CHUNK_BYTES + 5;
@@ -175,7 +175,8 @@ async fn what_was_changed_is_refused(store: &impl ObjectStore) {
             NotOpened::Forged { chunk } => chunk as usize * CHUNK_BYTES,
             _ => 0,
         };
-        assert!(given == plain[..intact], "{what}: {} bytes were given out", given.len());
+        // What arrives together with a chunk that is refused is not given out either.
+        assert!(plain[..intact].starts_with(&given), "{what}: {} bytes", given.len());
     }
 }
 
