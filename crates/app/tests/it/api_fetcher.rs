@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use outport_contract::{
     adapter_managed,
-    key::{DerivedKey, EXTERNAL_HMAC},
+    key::DerivedKey,
     key_ring::KeyRing,
     signature::{ResultSigner, ResultVerifier},
 };
