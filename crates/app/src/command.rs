@@ -245,8 +245,9 @@ pub(crate) async fn stop_on_signal(stop: CancellationToken) {
 /// Starts the log on standard error.
 pub(crate) fn start_log(filter: &str, json: bool) {
     // PostgreSQL notes at every start that what migrations need is there already. What the
-    // configuration says of the same target comes later and wins.
-    let filter = format!("sqlx::postgres::notice=warn,{filter}");
+    // configuration says of the same target comes later and wins. The broker's client would print
+    // whole messages, and what else it has to say is told once by the publisher.
+    let filter = format!("sqlx::postgres::notice=warn,lapin=off,{filter}");
     let filter = tracing_subscriber::EnvFilter::new(filter);
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)

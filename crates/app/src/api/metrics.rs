@@ -1,5 +1,7 @@
 //! What is counted, in a registry of its own, read at `/metrics` in the `OpenMetrics` text form.
 
+mod broker;
+
 use std::{
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
@@ -10,7 +12,12 @@ use axum::{
     http::{Method, header},
     response::{IntoResponse, Response},
 };
-use outport_store::jobs::{self, Gauges};
+use chrono::{DateTime, Utc};
+use outport_relay::{broker::Figures, handlers::PublishJobEvent};
+use outport_store::{
+    deliveries,
+    jobs::{self, Gauges},
+};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -51,6 +58,7 @@ pub struct Metrics {
     oldest_queued: Seconds,
     deliveries: Family<Deliveries, Gauge>,
     oldest_delivery: Seconds,
+    oldest_unpublished: Seconds,
     /// One scrape at a time, so that none reads another's half-set gauges.
     scraping: Mutex<()>,
 }
@@ -67,6 +75,13 @@ impl Metrics {
         Self::with(Registry::with_prefix("outport"))
     }
 
+    /// The same, with what the publisher of this process has seen.
+    pub fn with_broker(figures: Arc<Figures>) -> Self {
+        let mut registry = Registry::with_prefix("outport");
+        registry.register_collector(Box::new(broker::JobEvents(figures)));
+        Self::with(registry)
+    }
+
     /// Adds the API's own to a registry that may hold others already.
     pub fn with(mut registry: Registry) -> Self {
         let buckets = || Histogram::new([0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0]);
@@ -74,6 +89,7 @@ impl Metrics {
         let latency = Family::new_with_constructor(buckets as fn() -> Histogram);
         let (store_up, queued, running) = (Gauge::default(), Gauge::default(), Gauge::default());
         let (oldest_queued, oldest_delivery) = (Seconds::default(), Seconds::default());
+        let oldest_unpublished = Seconds::default();
         let deliveries = Family::<Deliveries, Gauge>::default();
         registry.register("http_requests", "Requests answered", requests.clone());
         registry.register(
@@ -95,6 +111,11 @@ impl Metrics {
             "Age of the oldest delivery that is not done, 0 when all are",
             oldest_delivery.clone(),
         );
+        registry.register(
+            "job_events_oldest_unpublished_seconds",
+            "Age of the oldest job event that the broker has not confirmed, 0 when it has all",
+            oldest_unpublished.clone(),
+        );
         Self {
             registry,
             requests,
@@ -105,6 +126,7 @@ impl Metrics {
             oldest_queued,
             deliveries,
             oldest_delivery,
+            oldest_unpublished,
             scraping: Mutex::default(),
         }
     }
@@ -128,6 +150,11 @@ impl Metrics {
         for (handler, status, count) in gauges.deliveries {
             self.deliveries.get_or_create(&Deliveries { handler, status }).set(count as i64);
         }
+    }
+
+    fn set_unpublished(&self, since: Option<DateTime<Utc>>) {
+        let age = since.and_then(|since| (Utc::now() - since).to_std().ok());
+        self.oldest_unpublished.set(age.unwrap_or_default().as_secs_f64());
     }
 }
 
@@ -154,6 +181,15 @@ pub async fn scrape(State(state): State<Arc<ApiState>>) -> Result<Response, Prob
         tracing::warn!(error = error as &dyn std::error::Error, "the gauges cannot be read");
     }
     metrics.set(gauges.ok());
+    match deliveries::oldest_unfinished(&state.store, PublishJobEvent::NAME).await {
+        Ok(since) => metrics.set_unpublished(since),
+        Err(error) => {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the oldest job event cannot be read"
+            );
+        }
+    }
     let mut page = String::new();
     text::encode(&mut page, &metrics.registry).map_err(|error| Problem::internal(&error))?;
     let media_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";

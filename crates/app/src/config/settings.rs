@@ -30,6 +30,7 @@ impl fmt::Display for ConfigError {
 #[derive(Default)]
 pub struct Settings {
     values: BTreeMap<String, String>,
+    blank: BTreeSet<String>,
     faults: Vec<String>,
 }
 
@@ -91,9 +92,16 @@ impl Settings {
             self.faults.push(format!("{name}: is not a variable that Outport knows"));
         } else if value.trim().is_empty() {
             self.values.remove(name);
+            self.blank.insert(name.to_owned());
         } else {
+            self.blank.remove(name);
             self.values.insert(name.to_owned(), value.trim().to_owned());
         }
+    }
+
+    /// Whether it was set, to nothing: where its default would hide that.
+    pub(super) fn is_blank(&self, name: &str) -> bool {
+        self.blank.contains(name)
     }
 
     pub(super) fn optional(&self, name: &str) -> Option<String> {

@@ -41,3 +41,81 @@ fn a_database_url_that_can_be_read_is_taken() {
         assert_eq!(faults("connections.shop", url), Vec::<String>::new(), "{url}");
     }
 }
+
+const BROKER: [(&str, &str); 3] = [
+    ("broker.url", "amqp://user:hunter2@broker:5672"),
+    ("streaming.enabled", "true"),
+    ("streaming.cloudeventsSource", "//outport/worker"),
+];
+
+fn with_broker(name: &str, value: &str) -> Result<Config, ConfigError> {
+    let mut settings = Settings::for_tests();
+    for (name, value) in BROKER {
+        settings.set(name, value);
+    }
+    settings.set(name, value);
+    Config::from_settings(settings)
+}
+
+#[test]
+fn a_broker_is_configured_by_the_contracts_own_names() {
+    let mut settings = Settings::for_tests();
+    let variables = [
+        ("OUTPORT_BROKER_URL", "amqp://broker"),
+        ("STREAMING_ENABLED", "true"),
+        ("RABBITMQ_JOB_EVENTS_EXCHANGE", "other.events"),
+        ("STREAMING_CLOUDEVENTS_SOURCE", "//other"),
+    ];
+    let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    settings.read_environment(variables.into_iter());
+    let config = Config::from_settings(settings).unwrap_or_else(|error| panic!("{error}"));
+    let broker = config.broker.expect("a broker");
+    assert_eq!((broker.exchange.as_str(), broker.source.as_str()), ("other.events", "//other"));
+}
+
+#[test]
+fn a_broker_without_the_rest_of_its_contract_is_refused_by_variable() {
+    let config = with_broker("broker.exchange", "fetcher.job.events");
+    assert!(config.is_ok_and(|config| config.check_worker().is_ok()));
+    for (name, value, variable) in [
+        ("streaming.enabled", "false", "STREAMING_ENABLED"),
+        ("streaming.enabled", "", "STREAMING_ENABLED"),
+        ("broker.exchange", "", "RABBITMQ_JOB_EVENTS_EXCHANGE"),
+        ("broker.exchange", &"x".repeat(256), "RABBITMQ_JOB_EVENTS_EXCHANGE"),
+        ("broker.exchange", "two\nlines", "RABBITMQ_JOB_EVENTS_EXCHANGE"),
+        ("streaming.cloudeventsSource", "", "STREAMING_CLOUDEVENTS_SOURCE"),
+        ("streaming.cloudeventsSource", "two\nlines", "STREAMING_CLOUDEVENTS_SOURCE"),
+        ("broker.typePrefix", "two\nlines", "OUTPORT_BROKER_TYPE_PREFIX"),
+        ("broker.typePrefix", "", "OUTPORT_BROKER_TYPE_PREFIX"),
+        ("broker.topology", "make", "OUTPORT_BROKER_TOPOLOGY"),
+        ("broker.unroutable", "drop", "OUTPORT_BROKER_UNROUTABLE"),
+        ("broker.confirmSeconds", "60", "OUTPORT_BROKER_CONFIRM_SECONDS"),
+        ("tenancy", "many\ntenants", "OUTPORT_TENANCY"),
+        ("broker.url", "http://user:hunter2@broker", "OUTPORT_BROKER_URL"),
+    ] {
+        let Err(ConfigError(faults)) = with_broker(name, value) else {
+            panic!("{name} = {value:?} is taken")
+        };
+        assert!(faults.len() == 1 && faults[0].contains(variable), "{name}: {faults:?}");
+        assert!(!faults[0].contains("hunter2"), "{faults:?}");
+    }
+    assert_eq!(
+        faults("streaming.enabled", "true"),
+        [
+            "streaming.enabled (STREAMING_ENABLED) is 'true' and means nothing without broker.url (OUTPORT_BROKER_URL)"
+        ]
+    );
+}
+
+#[test]
+fn only_an_embedded_worker_does_without_a_broker() {
+    let worker = |name, value| {
+        let mut settings = Settings::for_tests();
+        settings.set(name, value);
+        let config = Config::from_settings(settings).unwrap_or_else(|error| panic!("{error}"));
+        config.check_worker()
+    };
+    assert_eq!(worker("state.url", "sqlite:///srv/outport.db"), Ok(()));
+    let ConfigError(faults) = worker("state.url", "postgres://h/x").expect_err("a refusal");
+    assert!(faults[0].starts_with("broker.url (OUTPORT_BROKER_URL) must be set"), "{faults:?}");
+}
