@@ -5,11 +5,17 @@
 //! |---|---|
 //! | a source stream that breaks off is reported as completed | `failing::a_source_that_dies_in_mid_export_leaves_no_short_file`; every cut of the wire: `cuts` of the source |
 //! | a job stays in `processing` after its worker has crashed | `crash_points::a_worker_dies_at_every_point_and_another_makes_it_whole` |
+//! | an event is lost in a long outage of the broker | `broker::a_broker_that_is_away_while_many_jobs_end_gets_all_of_them_later`; for as long as it waits, `a_job_whose_event_is_not_delivered_is_not_forgotten` of the store |
+//! | a message that no queue takes counts as published | `broker::what_no_queue_takes_is_told_of_and_delivered_when_one_does` |
 //! | two workers run one job | `eight_claimers_never_take_a_job_twice` of the store, `takeover` |
+//! | `["*"]` fails | `rows_of_two_databases_come_as_one_result_that_a_consumer_can_verify` of the facade; an export without `columns` is of all |
 //! | identifiers are not quoted in SQL | `identifiers_may_hold_anything` of the source |
 //! | text of MySQL comes as base64 | `corpus::every_value_of_mariadb_is_in_every_file_as_its_client_prints_it` |
-//! | a misspelt column of anything but a filter is ignored | `every_bad_body_is_refused_by_field_and_leaves_nothing` of the API |
-//! | an event is lost in a long outage of the broker | `a_job_whose_event_is_not_delivered_is_not_forgotten` of the store, for as long as it waits |
+//! | the list of connections hides what is older than a month | `a_list_hides_nothing_and_has_pages_and_products` of the facade |
+//! | the client's key of a TLS connection is stored in clear | `secrets_are_stored_encrypted_the_clients_tls_key_too` of the facade |
+//!
+//! That a message is too old for its signature is no error either:
+//! `an_old_message_is_stale_only_where_asked_for_and_a_forged_one_never` of the contract.
 
 use serde_json::{Value, json};
 
