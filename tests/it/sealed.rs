@@ -287,7 +287,7 @@ async fn a_rotated_key_opens_old_files_and_links_and_seals_with_the_new_one() {
     stop(api.process).await;
 
     // Too early: the old key is gone, and old files are still there.
-    world.set("OUTPORT_OLD_ENC_KEYS", "");
+    world.env.remove("OUTPORT_OLD_ENC_KEYS");
     let api = world.api().await;
     let answer = api.download(old_id).await;
     assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
