@@ -9,6 +9,7 @@ mod broker;
 mod facade;
 pub(crate) mod keys;
 mod limits;
+mod notices;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -140,33 +141,7 @@ impl Config {
         let facade = facade::read(s, &connections);
         let jwt = jwt(s);
         let crash = crash(s);
-        let mut notices = Vec::new();
-        if embedded {
-            notices.push(
-                "embedded profile: state is one SQLite file, so this must be the only process"
-                    .to_owned(),
-            );
-        }
-        if embedded && broker.is_none() {
-            notices
-                .push("no broker: nobody is told of job events; broker.url names one".to_owned());
-        }
-        if protection == Protection::None {
-            notices.push("protection is none: who can read the object store can read the files, unless their resource says sealed".to_owned());
-        }
-        if mail_url.folder().is_some() {
-            notices.push(
-                "mails are written to files, not sent; set mail.url to an SMTP server to send them"
-                    .to_owned(),
-            );
-        }
-        if jwt.as_ref().is_some_and(|jwt| jwt.issuer.is_none() || jwt.audience.is_none()) {
-            notices.push("jwt.issuer or jwt.audience is not set: JWTs made for other services may be accepted".to_owned());
-        }
-        if public_url.scheme() == "http" && !is_loopback(&public_url) {
-            notices.push("publicUrl is http: links in mails travel unprotected".to_owned());
-        }
-        let config = Self {
+        let mut config = Self {
             listen,
             public_url,
             behind_proxy: s.flag("behindProxy"),
@@ -187,11 +162,12 @@ impl Config {
             jwt,
             limits,
             crash,
-            notices,
+            notices: Vec::new(),
             data_dir,
             keys,
             protection,
         };
+        config.notices = notices::of(&config);
         settings.finish()?;
         Ok(config)
     }
@@ -380,15 +356,6 @@ fn crash(s: &mut Settings) -> CrashPlan {
     }
     s.wrong("crashPoint", "must be the name of a crash point; it is meant for tests alone");
     CrashPlan::none()
-}
-
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
-        Some(url::Host::Domain(name)) => name == "localhost",
-        None => false,
-    }
 }
 
 fn absolute(path: &Path) -> PathBuf {

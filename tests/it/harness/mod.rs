@@ -19,6 +19,7 @@ pub mod process;
 pub mod proxy;
 pub mod servers;
 pub mod shop;
+pub mod storage;
 pub mod wait;
 pub mod world;
 

@@ -7,11 +7,7 @@ use std::{
     time::Duration,
 };
 
-use outport_contract::{
-    key::{MasterKey, STORAGE_ENCRYPTION},
-    key_ring::KeyRing,
-    sealed::{Opener, is_sealed, plain_bytes},
-};
+use outport_contract::sealed::is_sealed;
 use outport_domain::crash::CrashPoint;
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
@@ -21,7 +17,9 @@ use super::{
     broker::exchange::Message,
     database::{Postgres, State},
     process::{Env, Program, free_port, output},
-    shop, until,
+    shop,
+    storage::{opened, protection},
+    until,
 };
 
 /// Orders of every world.
@@ -363,21 +361,6 @@ impl World {
         until("there is a mail", PATIENCE, async || self.mails().pop().map(|mail| text_of(&mail)))
             .await
     }
-}
-
-/// How files are stored where a test does not say: as they are, or as this variable says. The
-/// suites mean the same either way.
-fn protection() -> String {
-    std::env::var("OUTPORT_TEST_PROTECTION").unwrap_or_else(|_| "none".to_owned())
-}
-
-fn opened(key: &str, stored: &[u8]) -> Vec<u8> {
-    let ring = KeyRing::new(1, MasterKey::parse(KEY).expect("a key")).derive(STORAGE_ENCRYPTION);
-    let length = plain_bytes(stored.len() as u64).expect("the length of a sealed object");
-    let (mut opener, mut plain) = (Opener::new(&ring, key, length), Vec::new());
-    opener.update(stored, &mut plain).expect("sealed");
-    opener.finish().expect("whole");
-    plain
 }
 
 /// The setting of a process that dies at a crash point.
