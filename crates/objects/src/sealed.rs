@@ -52,9 +52,9 @@ pub async fn open(
         .range(plain.unwrap_or(0..plain_bytes))
         .ok_or_else(|| refused("InvalidRange", "the range is not within the plaintext"))?;
     let stored = store.get(key, Some(opener.stored_range())).await?;
-    let mut opened = stream::try_unfold((stored, opener), next_plain).boxed();
-    let first = opened.try_next().await?;
-    Ok(stream::iter(first.map(Ok)).chain(opened).boxed())
+    let mut plaintext = stream::try_unfold((stored, opener), next_plain).boxed();
+    let first = plaintext.try_next().await?;
+    Ok(stream::iter(first.map(Ok)).chain(plaintext).boxed())
 }
 
 /// The bytes of an object that is not sealed, or of a range of it. One that is sealed after all
