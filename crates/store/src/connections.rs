@@ -44,14 +44,22 @@ fn of(organization: OrganizationId) -> Select<Entity> {
 
 /// Stores a new connection.
 pub async fn create(tx: &mut Tx, connection: &Connection) -> Result<Changed, StoreError> {
-    let inserted = Entity::insert(row(connection).into_active_model())
-        .on_conflict_do_nothing()
+    if is_name_taken(tx, connection).await? {
+        return Ok(Changed::NameTaken);
+    }
+    Entity::insert(row(connection).into_active_model())
         .exec_without_returning(tx.connection())
         .await?;
-    Ok(match inserted {
-        sea_orm::TryInsertResult::Inserted(1..) => Changed::Done,
-        _ => Changed::NameTaken,
-    })
+    Ok(Changed::Done)
+}
+
+/// Whether another connection of the organization has this name. The unique index has the last
+/// word between two that ask at once.
+async fn is_name_taken(tx: &Tx, connection: &Connection) -> Result<bool, StoreError> {
+    let others = of(connection.organization)
+        .filter(Column::Name.eq(&connection.name))
+        .filter(Column::Id.ne(connection.id.uuid()));
+    Ok(others.one(tx.connection()).await?.is_some())
 }
 
 /// A connection of this organization.
@@ -99,10 +107,7 @@ pub async fn list(
 
 /// Writes a changed connection.
 pub async fn update(tx: &mut Tx, connection: &Connection) -> Result<Changed, StoreError> {
-    let others = of(connection.organization)
-        .filter(Column::Name.eq(&connection.name))
-        .filter(Column::Id.ne(connection.id.uuid()));
-    if others.one(tx.connection()).await?.is_some() {
+    if is_name_taken(tx, connection).await? {
         return Ok(Changed::NameTaken);
     }
     let changed = Entity::update_many()
