@@ -99,7 +99,7 @@ fn file(arguments: &FileArguments) -> Result<Answer, Failure> {
     let integrity = Integrity::new(arguments.hmac.clone(), key_version);
     let mut verifier = ResultVerifier::new(&arguments.key.ring()?, &integrity)
         .map_err(|_| Failure::Usage("--hmac must be 64 hex digits".to_owned()))?;
-    let unreadable = |error| cannot_read(&arguments.file, error);
+    let unreadable = |error: std::io::Error| cannot_read(&arguments.file, &error);
     let mut file = File::open(&arguments.file).map_err(unreadable)?;
     let mut piece = vec![0; 256 * 1024];
     let mut size_bytes = 0;
@@ -119,7 +119,7 @@ fn file(arguments: &FileArguments) -> Result<Answer, Failure> {
 
 fn message(arguments: &MessageArguments) -> Result<Answer, Failure> {
     let text =
-        std::fs::read(&arguments.file).map_err(|error| cannot_read(&arguments.file, error))?;
+        std::fs::read(&arguments.file).map_err(|error| cannot_read(&arguments.file, &error))?;
     let malformed = |error: String| {
         Failure::Usage(format!("{} is no captured message: {error}", arguments.file.display()))
     };
@@ -136,9 +136,9 @@ fn message(arguments: &MessageArguments) -> Result<Answer, Failure> {
         Delivery { exchange: &message.exchange, routing_key: &message.routing_key, body: &body };
     let now = u64::try_from(Utc::now().timestamp()).unwrap_or_default();
     let error = match verifier.verify(header, &delivery, now) {
-        Ok(verified) => {
-            let (id, tenant) = (verified.event_id(), &verified.tenant);
-            let what = format!("{id} of {tenant}, signed at {} (Unix time)", verified.signed_at);
+        Ok(sound) => {
+            let (id, tenant) = (sound.event_id(), &sound.tenant);
+            let what = format!("{id} of {tenant}, signed at {} (Unix time)", sound.signed_at);
             return Ok(Answer::Valid(what));
         }
         Err(error) => error,
@@ -169,7 +169,7 @@ impl Key {
     }
 }
 
-fn cannot_read(file: &std::path::Path, error: std::io::Error) -> Failure {
+fn cannot_read(file: &std::path::Path, error: &std::io::Error) -> Failure {
     Failure::Usage(format!("{} cannot be read: {error}", file.display()))
 }
 

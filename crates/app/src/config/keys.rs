@@ -116,7 +116,9 @@ mod tests {
 
     fn read(settings: &[(&str, &str)]) -> Result<Config, Vec<String>> {
         let mut all = Settings::for_tests();
-        settings.iter().for_each(|(name, value)| all.set(name, value));
+        for (name, value) in settings {
+            all.set(name, value);
+        }
         Config::from_settings(all).map_err(|error| error.0)
     }
 
