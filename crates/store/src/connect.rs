@@ -7,7 +7,10 @@ use sea_orm::{
     sqlx::{
         self, ConnectOptions as _, Connection as _,
         postgres::{PgConnectOptions, PgPoolOptions, PgSslMode},
-        sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+        sqlite::{
+            SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions,
+            SqliteSynchronous,
+        },
     },
 };
 
@@ -69,6 +72,7 @@ async fn sqlite(path: &str, acquire_timeout: Duration) -> Result<Pools, StoreErr
             .idle_timeout(None)
             .max_lifetime(None)
             .test_before_acquire(false)
+            .after_release(|connection, _| Box::pin(is_outside_transactions(connection)))
     };
     // One writer, so that transactions of this process queue in the pool and not in SQLite.
     let writer = pool().max_connections(1).connect_with(options.clone()).await?;
@@ -81,6 +85,25 @@ async fn sqlite(path: &str, acquire_timeout: Duration) -> Result<Pools, StoreErr
         reader: SqlxSqliteConnector::from_sqlx_sqlite_pool(reader),
         postgres: None,
     })
+}
+
+/// Whether a connection that comes back may serve others; one that may not is closed, which ends
+/// whatever was open in it.
+///
+/// A full disk and other failures (`SQLITE_FULL`, `SQLITE_IOERR`, `SQLITE_NOMEM`) end a transaction
+/// within SQLite itself. The rollback of sqlx 0.9.0 then fails, for there is nothing to roll back,
+/// and its count of open transactions stays: from then on each "transaction" would be a savepoint,
+/// and once one of them is rolled back, the next ones lie within a transaction that nobody commits.
+async fn is_outside_transactions(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    if connection.is_in_transaction() {
+        // The rollback of a dropped transaction is on its way; this comes behind it.
+        connection.ping().await?;
+    }
+    let outside = !connection.is_in_transaction();
+    if !outside {
+        tracing::warn!("a transaction of the state database broke off; its connection is closed");
+    }
+    Ok(outside)
 }
 
 async fn postgres(config: &StoreConfig) -> Result<Pools, StoreError> {
@@ -123,5 +146,53 @@ fn without_tls_at_home(options: PgConnectOptions) -> PgConnectOptions {
         options.ssl_mode(PgSslMode::Disable)
     } else {
         options
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sea_orm::ConnectionTrait as _;
+
+    use crate::{Store, StoreConfig};
+
+    async fn rows(store: &Store) -> i64 {
+        let counted = store.engine().statement("SELECT COUNT(*) AS n FROM filler", []);
+        let row = store.reader().query_one_raw(counted).await.expect("an answer").expect("a row");
+        row.try_get("", "n").expect("a number")
+    }
+
+    #[tokio::test]
+    async fn what_is_committed_after_a_full_disk_is_there() {
+        const ROUNDS: i64 = 3;
+        let folder = tempfile::tempdir().expect("a folder");
+        let url = format!("sqlite://{}", folder.path().join("state.db").display());
+        let acquire_timeout = Duration::from_secs(20);
+        let config = StoreConfig { url, max_connections: 1, acquire_timeout };
+        let store = Store::connect(&config).await.expect("connected");
+        let create = "CREATE TABLE filler (bytes BLOB)";
+        store.writer().execute_unprepared(create).await.expect("a table");
+        for round in 1..=ROUNDS {
+            // Of this connection alone: one that is opened anew has no such bound.
+            let bound = "PRAGMA max_page_count = 50";
+            store.writer().execute_unprepared(bound).await.expect("a bound");
+            let full = store.begin().await.expect("a transaction");
+            let error = full.run("INSERT INTO filler VALUES (zeroblob(1000000))", []).await;
+            let error =
+                std::error::Error::source(&error.expect_err("no room")).map(|e| e.to_string());
+            assert!(error.as_deref().is_some_and(|error| error.contains("full")), "{error:?}");
+            drop(full);
+            // As every look for work that finds none.
+            drop(store.begin().await.expect("a transaction"));
+            let small = store.begin().await.expect("a transaction");
+            small.run("INSERT INTO filler VALUES ('small')", []).await.expect("room");
+            small.commit().await.expect("committed");
+            assert_eq!(rows(&store).await, round, "seen from outside");
+        }
+        store.close().await;
+        let store = Store::connect(&config).await.expect("connected again");
+        assert_eq!(rows(&store).await, ROUNDS, "after a restart");
+        store.close().await;
     }
 }

@@ -22,6 +22,7 @@ macro_rules! on_both_engines {
 }
 
 mod access;
+mod broken_off;
 mod canceling;
 mod claiming;
 mod counters;
