@@ -24,8 +24,12 @@ use crate::{
     run::{AbortOnDrop, Ended, RunState, run_export},
 };
 
-/// How long a run that must stop may take to do so by itself.
-const STOP_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a run that must stop may take to do so by itself. A cancel is heard within a second
+/// and must have ended the job within two: this and [`STORE_PATIENCE`] are the other second.
+const STOP_PATIENCE: Duration = Duration::from_millis(700);
+
+/// How long a job that was canceled or is handed back may wait for the object store.
+const STORE_PATIENCE: Duration = Duration::from_millis(250);
 
 /// Between tries of a step that needs our own database.
 const STEP_AGAIN: Duration = Duration::from_millis(500);
@@ -70,12 +74,17 @@ impl Pipeline {
             Err(Ended::HandedBack) => RunEnd::HandedBack,
             Err(Ended::Lost) => {
                 tracing::warn!(job = %fence.job, run = fence.run, "the lease is lost; the run writes nothing");
-                self.clean_up(&job, &state).await;
+                self.clean_up(&job, &state, self.limits.source_connect).await;
                 return Finished::Lost;
             }
         };
-        if !matches!(end, RunEnd::Completed(_)) {
-            self.clean_up(&job, &state).await;
+        match &end {
+            RunEnd::Completed(_) => {}
+            RunEnd::Failed(_) => self.clean_up(&job, &state, self.limits.source_connect).await,
+            // Somebody waits for this end.
+            RunEnd::Canceled | RunEnd::HandedBack => {
+                self.clean_up(&job, &state, STORE_PATIENCE).await;
+            }
         }
         self.end(&job, fence, end, Some(&state)).await
     }
@@ -133,10 +142,10 @@ impl Pipeline {
     }
 
     /// Removes what the run may have left. Only ever at its own keys, which no other run shares;
-    /// what fails here the sweeper does later.
-    async fn clean_up(&self, job: &ExportJob, state: &RunState) {
+    /// what fails here, or takes longer than this, the sweeper does later by what is recorded.
+    async fn clean_up(&self, job: &ExportJob, state: &RunState, patience: Duration) {
         let work = self.remove(state.written());
-        match tokio::time::timeout(self.limits.source_connect, work).await {
+        match tokio::time::timeout(patience, work).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(job = %job.id, error = &error as &dyn std::error::Error, "left for the sweeper");
@@ -177,7 +186,7 @@ impl Pipeline {
             matches!(finished, Finished::Completed(_)) || self.names_file(job, &fence, &end).await;
         if let (Some(state), false, RunEnd::Completed(_)) = (state, owns_file, &end) {
             // Canceled or lost at the very end: the bytes belong to nobody.
-            self.clean_up(job, state).await;
+            self.clean_up(job, state, self.limits.source_connect).await;
         }
         tracing::info!(job = %fence.job, run = fence.run, outcome = outcome(&finished), "the run ended");
         finished
@@ -225,7 +234,9 @@ impl Pipeline {
             let mut tx = self.store.begin().await?;
             let finished = jobs::rescue(&mut tx, &fence, &self.finish_policy()).await?;
             tx.commit().await?;
-            tracing::warn!(job = %fence.job, run = fence.run, outcome = outcome(&finished), "a lost worker's job was taken over");
+            if finished != Finished::Lost {
+                tracing::warn!(job = %fence.job, run = fence.run, outcome = outcome(&finished), "a lost worker's job was taken over");
+            }
             rescued.push(finished);
         }
         Ok(rescued)

@@ -15,6 +15,7 @@ use outport_domain::{
 use outport_objects::memory::{Hang, Step};
 use outport_store::jobs::{CancelOutcome, Finished};
 use tokio::{task::JoinHandle, time};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     log::Log,
@@ -189,6 +190,34 @@ async fn a_cancel_while_parts_wait_on_disk_leaves_none_of_them() {
     assert!(matches!(finished, Finished::Canceled(_)), "{finished:?}");
     world.assert_store_is_empty();
     until(PATIENCE, "the spool is gone", async || spooled(&world).is_empty()).await;
+}
+
+#[tokio::test]
+async fn neither_a_cancel_nor_a_hand_back_waits_for_a_store_that_stands_still() {
+    for canceled in [true, false] {
+        // No other limit would end the wait for the store.
+        let world =
+            world_with_spool(4, |limits| limits.source_connect = Duration::from_hours(1)).await;
+        world.source.plays(wide(6, PART).0);
+        let held = hold_all_in_flight(&world);
+        let _aborting = world.memory.hang(Step::Abort);
+        let (job, claim) = (world.request().await, world.claim().await);
+        let (stopping, pipeline) = (CancellationToken::new(), world.pipeline.clone());
+        let hand_back = stopping.clone();
+        let run = tokio::spawn(async move { pipeline.run_one(claim, hand_back).await });
+        reached(&held[0]).await;
+        if canceled {
+            assert!(matches!(cancel(&world, job).await, CancelOutcome::Canceling(_)));
+        } else {
+            stopping.cancel();
+        }
+        let finished = time::timeout(PATIENCE, run).await.expect("it ends").expect("no panic");
+        let expected = if canceled { JobStatus::Canceled } else { JobStatus::Pending };
+        assert_eq!(world.job(job).await.status, expected, "{finished:?}");
+        assert_eq!(world.memory.open_uploads().len(), 1, "nobody could abort it");
+        assert_eq!(world.pipeline.sweep().await.expect("swept").leftovers, 1);
+        world.assert_store_is_empty();
+    }
 }
 
 /// When the job's lease ends, as its row says.
