@@ -4,6 +4,7 @@
 //! the job and names the column.
 
 mod column;
+mod number;
 
 use std::{fmt::Display, mem, sync::Arc};
 

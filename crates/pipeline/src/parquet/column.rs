@@ -18,8 +18,9 @@ use parquet::{
 };
 use serde::de::IgnoredAny;
 
+use super::number::{float, integer, unscaled};
 use crate::{
-    cell::{self, TextRule, is_integer},
+    cell::{self, TextRule},
     moment,
 };
 
@@ -311,23 +312,6 @@ fn push_decimal(
     Ok(())
 }
 
-fn text(cell: &[u8]) -> Option<&str> {
-    std::str::from_utf8(cell).ok()
-}
-
-fn integer(cell: &[u8]) -> Option<i64> {
-    text(cell).filter(|_| is_integer(cell))?.parse().ok()
-}
-
-fn float(cell: &[u8]) -> Option<f64> {
-    match cell {
-        b"NaN" => Some(f64::NAN),
-        b"Infinity" => Some(f64::INFINITY),
-        b"-Infinity" => Some(f64::NEG_INFINITY),
-        _ => cell::number(cell).map(|number| number.value),
-    }
-}
-
 /// Days since 1970.
 fn day(cell: &[u8]) -> Option<i32> {
     let since = moment::day(cell)?.signed_duration_since(NaiveDate::default());
@@ -337,56 +321,4 @@ fn day(cell: &[u8]) -> Option<i32> {
 /// Microseconds since 1970.
 fn micros(local: NaiveDateTime, offset: i32) -> i64 {
     local.and_utc().timestamp_micros() - i64::from(offset) * 1_000_000
-}
-
-/// The decimal times ten to its scale, if that is a whole number of at most its precision.
-fn unscaled(cell: &[u8], digits: Digits) -> Option<i128> {
-    cell::number(cell)?;
-    let text = text(cell)?;
-    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let fraction = fraction.trim_end_matches('0');
-    let unit: i128 = [whole, fraction].concat().parse().ok()?;
-    let shift = exponent.parse::<i32>().ok()? + i32::from(digits.scale) - fraction.len() as i32;
-    let value = if shift >= 0 {
-        unit.checked_mul(10_i128.checked_pow(shift as u32)?)?
-    } else {
-        let divisor = 10_i128.checked_pow(shift.unsigned_abs())?;
-        (unit % divisor == 0).then_some(unit / divisor)?
-    };
-    (value.unsigned_abs() < 10_u128.pow(digits.precision.into())).then_some(value)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn decimals_are_whole_numbers_of_their_last_place() {
-        let digits = |precision, scale| Digits { precision, scale };
-        for (text, digits, expected) in [
-            ("12.5", digits(5, 2), Some(1250)),
-            ("-0.01", digits(5, 2), Some(-1)),
-            ("999.99", digits(5, 2), Some(99_999)),
-            ("1000.00", digits(5, 2), None),
-            ("0.001", digits(5, 2), None),
-            ("1.500", digits(5, 1), Some(15)),
-            ("1.5e2", digits(5, 1), Some(1500)),
-            ("150e-1", digits(5, 0), Some(15)),
-            ("NaN", digits(5, 0), None),
-            ("007", digits(5, 0), None),
-            ("0", digits(38, 38), Some(0)),
-        ] {
-            assert_eq!(unscaled(text.as_bytes(), digits), expected, "{text} {digits:?}");
-        }
-        let nines = "9".repeat(38);
-        assert!(unscaled(nines.as_bytes(), digits(38, 0)).is_some());
-    }
-
-    #[test]
-    fn floats_are_what_engines_print() {
-        assert_eq!(float(b"-Infinity"), Some(f64::NEG_INFINITY));
-        assert_eq!(float(b"1e+20"), Some(1e20));
-        assert_eq!(float(b"inf"), None);
-    }
 }
