@@ -1,5 +1,5 @@
-//! MySQL and MariaDB: a connection of its own, one read-only transaction with a consistent
-//! snapshot, one query in the text protocol: the server's own text, row by row.
+//! MySQL and MariaDB: a connection of its own, one read-only transaction with its tables
+//! locked before its snapshot, one query in the text protocol: the server's own text, row by row.
 //!
 //! | Real type | Printed as |
 //! |---|---|
@@ -11,8 +11,8 @@
 //! | texts, ENUM, SET, JSON, UUID | the text in UTF-8, whatever the column's character set |
 //! | BLOB, BINARY, geometries | `\x` and hex digits; sixteen bytes declared UUID in canonical form |
 //!
-//! Tables without snapshots (any storage engine but `InnoDB`) are refused. A table that is
-//! truncated or altered after the snapshot is an error, and tried again.
+//! Tables without snapshots (any storage engine but `InnoDB`) are refused. Who truncates, alters
+//! or renames a table waits until it is read: its lock is taken before the snapshot.
 //!
 //! Absent on purpose: the binary protocol, RSA (passwords of `caching_sha2_password` travel
 //! encrypted by TLS), and reading in parallel.
@@ -26,13 +26,14 @@ mod reader;
 mod relation;
 mod schema;
 mod session;
+mod snapshot;
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use outport_domain::selection::Selection;
-use sqlx::{Connection, mysql::MySqlConnectOptions};
+use sqlx::{Connection, MySqlConnection, mysql::MySqlConnectOptions};
 use tokio::task::JoinHandle;
 
 use crate::{
@@ -72,68 +73,32 @@ impl MySqlSource {
 #[async_trait]
 impl Source for MySqlSource {
     async fn open(&self, selection: &Selection) -> Result<Box<dyn RowStream>, SourceError> {
-        let mut connection = self.server.connect().await?;
-        let thread = Thread::of(&mut connection, self.server.clone()).await?;
-        session::pin(&mut connection).await?;
-        let types = relation::real_types(&mut connection, selection).await?;
-        relation::check_snapshots(&mut connection, &selection.relation).await?;
-        let mut dialect = MySql::new(types);
-        let sql = thread.marked(&compile::select(&mut dialect, selection)?);
-        let forms = forms(&dialect, selection)?;
-        session::set_parameters(&mut connection, &dialect.parameters).await?;
-        let estimated_rows = estimate::rows(&mut connection, &sql).await;
-        let snapshot_at = session::take_snapshot(&mut connection).await?;
-        // The text protocol runs many statements at once; to prepare is to allow only one.
-        relation::prepare(&mut connection, &sql).await?;
-        let (producer, consumer) = handoff::handoff(selection.columns.len());
-        let reads = vec![(reader::Statement { sql, forms }, producer)];
-        let task = AbortOnDrop(tokio::spawn(reader::run_each(connection, reads)));
-        Ok(Box::new(MySqlStream { snapshot_at, estimated_rows, consumer, task, thread }))
+        let mut opened = Opened::of(&self.server, &[selection]).await?;
+        let sql = &opened.statements[0].sql;
+        let estimated_rows = estimate::rows(&mut opened.connection, sql).await?;
+        let mut streams = opened.read(&[selection], estimated_rows);
+        Ok(streams.remove(0))
     }
 
     async fn open_all(
         &self,
         selections: &[&Selection],
     ) -> Result<Vec<Box<dyn RowStream>>, SourceError> {
-        if let [only] = selections {
-            return Ok(vec![self.open(only).await?]);
+        match selections {
+            [] => Ok(Vec::new()),
+            [only] => Ok(vec![self.open(only).await?]),
+            _ => Ok(Opened::of(&self.server, selections).await?.read(selections, None)),
         }
-        let mut connection = self.server.connect().await?;
-        let thread = Thread::of(&mut connection, self.server.clone()).await?;
-        session::pin(&mut connection).await?;
-        let mut parameters = Vec::new();
-        let mut reads = Vec::with_capacity(selections.len());
-        let mut consumers = Vec::with_capacity(selections.len());
-        for selection in selections {
-            let types = relation::real_types(&mut connection, selection).await?;
-            relation::check_snapshots(&mut connection, &selection.relation).await?;
-            let mut dialect = MySql::new(types);
-            dialect.parameters = parameters;
-            let sql = thread.marked(&compile::select(&mut dialect, selection)?);
-            let forms = forms(&dialect, selection)?;
-            parameters = dialect.parameters;
-            let (producer, consumer) = handoff::handoff(selection.columns.len());
-            reads.push((reader::Statement { sql, forms }, producer));
-            consumers.push(consumer);
-        }
-        session::set_parameters(&mut connection, &parameters).await?;
-        let snapshot_at = session::take_snapshot(&mut connection).await?;
-        for (statement, _) in &reads {
-            relation::prepare(&mut connection, &statement.sql).await?;
-        }
-        let task = AbortOnDrop(tokio::spawn(reader::run_each(connection, reads)));
-        Ok(several::streams(snapshot_at, consumers, |consumer| {
-            Box::new(MySqlStream { snapshot_at, estimated_rows: None, consumer, task, thread })
-        }))
     }
 
     async fn estimate(&self, selection: &Selection) -> Result<Option<u64>, SourceError> {
         let mut connection = self.server.connect().await?;
         session::pin(&mut connection).await?;
+        session::bound(&mut connection).await?;
         let mut dialect = MySql::new(relation::real_types(&mut connection, selection).await?);
         let sql = compile::select(&mut dialect, selection)?;
         session::set_parameters(&mut connection, &dialect.parameters).await?;
-        let rows = estimate::rows(&mut connection, &sql).await;
+        let rows = estimate::rows(&mut connection, &sql).await?;
         connection.close().await.map_err(|error| failure(error, Stage::Query))?;
         Ok(rows)
     }
@@ -142,6 +107,64 @@ impl Source for MySqlSource {
         let mut connection = self.server.connect().await?;
         session::rows(&mut connection, "SELECT 1").await?;
         connection.close().await.map_err(|error| failure(error, Stage::Query))
+    }
+}
+
+/// A connection that holds its locks and its snapshot, and what is to be read over it.
+struct Opened {
+    connection: MySqlConnection,
+    thread: Thread,
+    snapshot_at: DateTime<Utc>,
+    statements: Vec<reader::Statement>,
+}
+
+impl Opened {
+    async fn of(server: &Server, selections: &[&Selection]) -> Result<Self, SourceError> {
+        let mut connection = server.connect().await?;
+        let thread = Thread::of(&mut connection, server.clone()).await?;
+        session::pin(&mut connection).await?;
+        let before = snapshot::take(&mut connection, &thread, None).await?;
+        snapshot::lock(&mut connection, &thread, selections).await?;
+        // From here on tables and columns stay what they are.
+        let (mut table, mut is_read_by_planning) = (None, false);
+        let mut parameters = Vec::new();
+        let mut statements = Vec::with_capacity(selections.len());
+        for selection in selections {
+            let types = relation::real_types(&mut connection, selection).await?;
+            let behind = relation::check_snapshots(&mut connection, &selection.relation).await?;
+            table = table.or(behind.table);
+            is_read_by_planning |= behind.is_read_by_planning;
+            let mut dialect = MySql::new(types);
+            dialect.parameters = parameters;
+            let sql = thread.marked(&compile::select(&mut dialect, selection)?);
+            statements.push(reader::Statement { sql, forms: forms(&dialect, selection)? });
+            parameters = dialect.parameters;
+        }
+        let now = snapshot::take(&mut connection, &thread, table.as_ref()).await?;
+        // Whoever looks for a first row while planning makes the view, at some time between.
+        let snapshot_at = if is_read_by_planning { before } else { now };
+        session::set_parameters(&mut connection, &parameters).await?;
+        // The text protocol runs many statements at once; to prepare is to allow only one.
+        for statement in &statements {
+            relation::prepare(&mut connection, &statement.sql).await?;
+        }
+        Ok(Self { connection, thread, snapshot_at, statements })
+    }
+
+    /// Starts reading.
+    fn read(
+        self,
+        selections: &[&Selection],
+        estimated_rows: Option<u64>,
+    ) -> Vec<Box<dyn RowStream>> {
+        let Self { connection, thread, snapshot_at, statements } = self;
+        let ends = selections.iter().map(|selection| handoff::handoff(selection.columns.len()));
+        let (producers, consumers): (Vec<_>, Vec<_>) = ends.unzip();
+        let reads = statements.into_iter().zip(producers).collect();
+        let task = AbortOnDrop(tokio::spawn(reader::run_each(connection, reads)));
+        several::streams(snapshot_at, consumers, |consumer| {
+            Box::new(MySqlStream { snapshot_at, estimated_rows, consumer, task, thread })
+        })
     }
 }
 

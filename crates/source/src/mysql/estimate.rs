@@ -1,19 +1,26 @@
 //! How many rows a statement has, as far as the optimizer knows.
 
+use outport_domain::failure::Disposition;
 use sqlx::{Column, MySqlConnection, Row, mysql::MySqlRow};
 
 use super::session::{rows as answer, text};
 use crate::SourceError;
 
 /// The optimizer's estimate of a statement whose parameters are set; `None` when there is none.
-pub(super) async fn rows(connection: &mut MySqlConnection, sql: &str) -> Option<u64> {
+/// What may go well another time is an error: the transaction may have ended by it, and with it
+/// its locks.
+pub(super) async fn rows(
+    connection: &mut MySqlConnection,
+    sql: &str,
+) -> Result<Option<u64>, SourceError> {
     // Both have the old form of the table only when asked so.
     let explain = format!("EXPLAIN /*M! EXTENDED */ /*!50700 FORMAT=TRADITIONAL */ {sql}");
     match answer(connection, explain).await.and_then(|plan| estimate(&plan)) {
-        Ok(rows) => rows,
+        Ok(rows) => Ok(rows),
+        Err(error) if error.disposition == Disposition::Retry => Err(error),
         Err(error) => {
             tracing::debug!(%error, "the optimizer of a MySQL source gave no estimate");
-            None
+            Ok(None)
         }
     }
 }

@@ -1,14 +1,19 @@
-//! Tests of what the server does with our statements: which indexes it uses, and what becomes of
-//! a table that is emptied after the snapshot.
+//! Tests of what the server does with our statements: which indexes it uses, and what locks and
+//! views it makes.
+
+use std::{sync::Arc, time::Duration};
 
 use outport_domain::{
     column::ColumnType,
-    failure::Disposition,
     selection::{Bound, ColumnRef, Place, Predicate, Relation, Selection, Test, Value},
 };
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
-use super::{relation, session};
+use super::{
+    relation,
+    session::{self, Server, Thread},
+    snapshot,
+};
 use crate::compile::{self, mysql::MySql};
 
 const TABLE: &str = "outport_plans";
@@ -107,18 +112,37 @@ async fn ordinary_filters_use_ordinary_indexes() {
 }
 
 #[tokio::test]
-async fn a_table_that_is_truncated_after_the_snapshot_is_an_error_to_retry() {
-    let table = format!("outport_truncated_{}", uuid::Uuid::new_v4().simple());
+async fn the_lock_is_taken_before_the_view() {
+    let table = format!("outport_locked_{}", uuid::Uuid::new_v4().simple());
     let mut writer = connected().await;
+    run(&mut writer, "SET lock_wait_timeout = 0").await;
     run(&mut writer, &format!("CREATE TABLE {table} (id integer) ENGINE = InnoDB")).await;
-    run(&mut writer, &format!("INSERT INTO {table} VALUES (1), (2)")).await;
     let mut reader = connected().await;
     session::pin(&mut reader).await.expect("settings");
-    session::take_snapshot(&mut reader).await.expect("a snapshot");
-    run(&mut writer, &format!("TRUNCATE {table}")).await;
+    let server = Server {
+        url: "mysql://unused".to_owned(),
+        tls: Arc::default(),
+        connect_timeout: Duration::ZERO,
+    };
+    let mut thread = Thread::of(&mut reader, server).await.expect("a thread");
+    let wanted = Selection {
+        relation: Relation::Table(vec![table.clone()]),
+        columns: Vec::new(),
+        predicate: Predicate::All(Vec::new()),
+        order: Vec::new(),
+        time_zone: chrono_tz::UTC,
+    };
+    snapshot::lock(&mut reader, &thread, &[&wanted]).await.expect("a lock");
+    let truncated = sqlx::raw_sql(AssertSqlSafe(format!("TRUNCATE {table}"))).execute(&mut writer);
+    let refused = truncated.await.is_err();
+    run(&mut writer, &format!("INSERT INTO {table} VALUES (1)")).await;
+    let taken = snapshot::take(&mut reader, &thread, Some(&wanted.relation)).await;
+    run(&mut writer, &format!("INSERT INTO {table} VALUES (2)")).await;
     let read = session::rows(&mut reader, format!("SELECT id FROM {table}")).await;
+    thread.is_done();
     drop(reader);
-    run(&mut writer, &format!("DROP TABLE {table}")).await;
-    let Err(error) = read else { panic!("rows of a table that was emptied") };
-    assert_eq!(error.disposition, Disposition::Retry, "{error:?}");
+    run(&mut writer, &format!("SET lock_wait_timeout = 60; DROP TABLE {table}")).await;
+    assert!(refused, "the table could be emptied");
+    taken.expect("a moment");
+    assert_eq!(read.expect("rows").len(), 1, "the view was made later or sooner");
 }

@@ -118,13 +118,22 @@ fn is_word(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
+/// What stands behind a relation.
+pub(super) struct Behind {
+    /// A table, if there is any.
+    pub(super) table: Option<Relation>,
+    /// Whether the server may look for rows when it only plans to read the relation.
+    pub(super) is_read_by_planning: bool,
+}
+
 /// Refuses what has no snapshot: tables of any storage engine but `InnoDB`, also behind a view or
 /// in a query.
 pub(super) async fn check_snapshots(
     connection: &mut MySqlConnection,
     relation: &Relation,
-) -> Result<(), SourceError> {
-    let sql = format!("SELECT * FROM {} AS r", compile::relation_by(QUOTE, relation));
+) -> Result<Behind, SourceError> {
+    // Of a SELECT without rows the optimizer reads nothing before it names its tables.
+    let sql = format!("SELECT * FROM {} AS r LIMIT 0", compile::relation_by(QUOTE, relation));
     // MariaDB shows what it made of the statement only when asked; MySQL always does.
     let explain =
         format!("EXPLAIN /*M! EXTENDED */ /*!50700 FORMAT=TRADITIONAL */ {}", checked(&sql)?);
@@ -136,7 +145,7 @@ pub(super) async fn check_snapshots(
         }
         error
     })?;
-    // What the optimizer read already is left out of what it made of the statement. Only
+    // What it read already of the inner ones is left out of what it made of the statement. Only
     // engines without snapshots know so exactly that a table has one row.
     for row in &plan {
         let cell = |name: &str| -> Result<Option<String>, SourceError> {
@@ -148,20 +157,30 @@ pub(super) async fn check_snapshots(
         if let (Some(table), Some("system")) = (cell("table")?, cell("type")?.as_deref())
             && !table.starts_with('<')
         {
-            return Err(without_snapshot(&table, "one that is not transactional"));
+            let named = format!("'{table}' (as the view or query names it)");
+            return Err(without_snapshot(&named, "one that is not transactional"));
         }
     }
     let mut named = BTreeSet::new();
     for warning in rows(connection, "SHOW WARNINGS").await? {
         pairs(&text(&warning, 2)?.unwrap_or_default(), &mut named);
     }
-    let named: Vec<(String, String)> = named.into_iter().collect();
+    let table = transactional(connection, &named.into_iter().collect::<Vec<_>>()).await?;
+    Ok(Behind { table, is_read_by_planning: plan.len() > 1 })
+}
+
+/// One of the tables among these names, all of which must have snapshots.
+async fn transactional(
+    connection: &mut MySqlConnection,
+    named: &[(String, String)],
+) -> Result<Option<Relation>, SourceError> {
+    let mut one = None;
     for chunk in named.chunks(500) {
         let places = vec!["(?, ?)"; chunk.len()].join(", ");
         let sql = format!(
-            "SELECT TABLE_NAME, ENGINE FROM information_schema.TABLES \
-             WHERE (TABLE_SCHEMA, TABLE_NAME) IN ({places}) \
-               AND ENGINE IS NOT NULL AND ENGINE <> '{TRANSACTIONAL}'"
+            "SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE FROM information_schema.TABLES \
+             WHERE (TABLE_SCHEMA, TABLE_NAME) IN ({places}) AND ENGINE IS NOT NULL \
+             ORDER BY ENGINE = '{TRANSACTIONAL}' LIMIT 1"
         );
         let mut query = sqlx::query(AssertSqlSafe(sql));
         for (schema, table) in chunk {
@@ -171,19 +190,22 @@ pub(super) async fn check_snapshots(
             .fetch_optional(&mut *connection)
             .await
             .map_err(|error| failure(error, Stage::Query))?;
-        if let Some(row) = found {
-            let engine = text(&row, 1)?.unwrap_or_default();
-            return Err(without_snapshot(&text(&row, 0)?.unwrap_or_default(), &engine));
+        let Some(row) = found else { continue };
+        let cell = |index| Ok::<_, SourceError>(text(&row, index)?.unwrap_or_default());
+        let (schema, table, engine) = (cell(0)?, cell(1)?, cell(2)?);
+        if engine != TRANSACTIONAL {
+            return Err(without_snapshot(&format!("'{table}'"), &engine));
         }
+        one = Some(Relation::Table(vec![schema, table]));
     }
-    Ok(())
+    Ok(one)
 }
 
 fn without_snapshot(table: &str, engine: &str) -> SourceError {
     SourceError::new(
         FailureCode::SchemaMismatch,
         format!(
-            "table '{table}' cannot be read as of one moment: its storage engine is {engine}, \
+            "table {table} cannot be read as of one moment: its storage engine is {engine}, \
              not {TRANSACTIONAL}; ALTER TABLE … ENGINE = {TRANSACTIONAL} changes it"
         ),
     )

@@ -29,6 +29,10 @@ use crate::{
 /// What can be read: no sequences, and none of the server's own views.
 const KINDS: &str = "('BASE TABLE', 'VIEW', 'SYSTEM VERSIONED')";
 
+/// What whole numbers of 64 bits without a sign may be declared as, and the digits they have.
+const WIDE: [ColumnType; 5] = [Decimal, Integer, Float, Boolean, Text];
+const WIDE_DIGITS: i64 = 20;
+
 #[async_trait]
 impl Schema for MySqlSource {
     async fn tables(&self) -> Result<Vec<TableName>, SourceError> {
@@ -187,13 +191,30 @@ fn real_column(name: &str, real: &RealType, detail: Option<&Detail>) -> RealColu
         },
     );
     let is_json = detail.map_or(real.name == "JSON", |detail| detail.is_json);
-    let digits = detail.and_then(|detail| schema::digits(detail.precision?, detail.scale?));
+    let is_wide = is_wide(&real.family, &type_name);
+    let digits = match detail {
+        _ if is_wide => schema::digits(WIDE_DIGITS, 0),
+        Some(detail) if real.family == Family::Decimal => {
+            detail.precision.zip(detail.scale).and_then(|(all, scale)| schema::digits(all, scale))
+        }
+        _ => None,
+    };
     RealColumn {
         name: name.to_owned(),
-        suits: suits(&real.family, &type_name, is_json),
-        digits: digits.filter(|_| real.family == Family::Decimal),
+        suits: if is_wide { WIDE.to_vec() } else { suits(&real.family, &type_name, is_json) },
+        digits,
         type_name,
         nullable: detail.is_none_or(|detail| detail.nullable),
+    }
+}
+
+/// Whether a whole number may be beyond what an integer is in every format: Parquet's has 63
+/// bits and a sign.
+fn is_wide(family: &Family, type_name: &str) -> bool {
+    match family {
+        Family::Integer => type_name.starts_with("bigint") && type_name.contains("unsigned"),
+        Family::Bit => type_name == "bit(64)",
+        _ => false,
     }
 }
 

@@ -1,9 +1,8 @@
-//! Connecting, the settings that the printed values and our patience depend on, the snapshot,
-//! and the end of a query that is not wanted any more.
+//! Connecting, the settings that the printed values and our patience depend on, and the end of a
+//! query that is not wanted any more.
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
-use chrono::{DateTime, NaiveDateTime, Utc};
 use outport_domain::failure::FailureCode;
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, MySqlConnection,
@@ -108,17 +107,20 @@ async fn number(connection: &mut MySqlConnection, sql: &str) -> Result<u64, Sour
 /// Pins all that decides what is read and how it is printed, and lifts the time limits: who
 /// reads slowly because a store is slow must not be cut off.
 ///
-/// `sql_select_limit` would cut every result short, silently; `group_concat_max_len` texts. The
-/// comments are instructions to one of MariaDB and MySQL.
+/// `sql_select_limit` would cut every result short, silently; `group_concat_max_len` texts.
+/// `system_versioning_asof` would give the rows of another day. Without `sql_notes` the server
+/// would not say which tables a statement reads. The comments are instructions to one of MariaDB
+/// and MySQL.
 pub(super) async fn pin(connection: &mut MySqlConnection) -> Result<(), SourceError> {
     rows(
         connection,
         "SET NAMES utf8mb4 COLLATE utf8mb4_general_ci; \
          SET SESSION time_zone = '+00:00', sql_mode = 'NO_ENGINE_SUBSTITUTION', autocommit = 1, \
              sql_select_limit = 18446744073709551615, sql_big_selects = 1, \
-             group_concat_max_len = 1073741824, max_error_count = 1024, \
+             group_concat_max_len = 1073741824, max_error_count = 1024, sql_notes = 1, \
              net_write_timeout = 2147483, net_read_timeout = 2147483, wait_timeout = 2147483 \
              /*M!100101 , max_statement_time = 0 */ \
+             /*M!100304 , system_versioning_asof = DEFAULT */ \
              /*M!100318 , in_predicate_conversion_threshold = 0 */ \
              /*!50708 , max_execution_time = 0 */; \
          SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
@@ -146,22 +148,17 @@ pub(super) async fn set_parameters(
     Ok(())
 }
 
-/// Begins the transaction with its snapshot, and answers with the moment of it. A table that
-/// is truncated or changed after this is an error when it is read, not an empty table.
-pub(super) async fn take_snapshot(
-    connection: &mut MySqlConnection,
-) -> Result<DateTime<Utc>, SourceError> {
-    rows(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY").await?;
-    let rows = rows(connection, "SELECT UTC_TIMESTAMP(6)").await?;
-    let now = match rows.first() {
-        Some(row) => text(row, 0)?,
-        None => None,
-    };
-    now.and_then(|now| NaiveDateTime::parse_from_str(&now, "%Y-%m-%d %H:%M:%S%.f").ok())
-        .map(|now| now.and_utc())
-        .ok_or_else(|| {
-            SourceError::new(FailureCode::SourceQueryFailed, "the source's clock is out of range")
-        })
+/// Bounds what a statement may wait for, and how long it may take, in seconds: whoever asked for
+/// an estimate may be gone, and the server would not notice.
+pub(super) async fn bound(connection: &mut MySqlConnection) -> Result<(), SourceError> {
+    rows(
+        connection,
+        "SET SESSION lock_wait_timeout = 1 \
+             /*M!100101 , max_statement_time = 1 */ \
+             /*!50708 , max_execution_time = 1000 */",
+    )
+    .await
+    .map(drop)
 }
 
 /// The server's thread behind a connection. Until it [is done](Thread::is_done), dropping this

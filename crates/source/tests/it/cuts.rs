@@ -71,7 +71,7 @@ fn is_lost(error: &SourceError) -> bool {
         && error.disposition == Disposition::Retry
 }
 
-fn at_port(url: &str, port: u16) -> String {
+pub fn at_port(url: &str, port: u16) -> String {
     let mut url = url::Url::parse(url).expect("a URL");
     url.set_host(Some("127.0.0.1")).expect("a host");
     url.set_port(Some(port)).expect("a port");
@@ -84,6 +84,11 @@ async fn read_all(source: Arc<dyn Source>, wanted: &Selection, proxy: &Proxy) ->
 
 fn postgres_server() -> String {
     let options: PgConnectOptions = postgres_url().parse().expect("a URL");
+    format!("{}:{}", options.get_host(), options.get_port())
+}
+
+pub fn mariadb_server() -> String {
+    let options: MySqlConnectOptions = mariadb_url().parse().expect("a URL");
     format!("{}:{}", options.get_host(), options.get_port())
 }
 
@@ -132,8 +137,7 @@ async fn a_cut_wire_of_mariadb_is_no_end() {
                  INSERT INTO numbers SELECT seq FROM seq_1_to_5000",
             )
             .await;
-        let options: MySqlConnectOptions = mariadb_url().parse().expect("a URL");
-        let server = format!("{}:{}", options.get_host(), options.get_port());
+        let server = mariadb_server();
         let numbers = world.qualified("numbers");
         let sql = format!("SELECT n, CONCAT('text of row ', n) AS t FROM {numbers}");
         let wanted = query(sql, &[("n", Integer), ("t", Text)]);

@@ -11,6 +11,7 @@ mod folding;
 mod mariadb;
 mod mariadb_comparisons;
 mod mariadb_endings;
+mod mariadb_moments;
 mod mariadb_values;
 mod names;
 mod pooler;

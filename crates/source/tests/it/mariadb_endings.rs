@@ -135,14 +135,14 @@ async fn a_query_that_fails_late_is_an_error_that_says_why() {
 
 /// A variable of the whole server that is changed. One test at a time may do so, in whatever
 /// process it runs.
-struct Global {
+pub struct Global {
     client: MySqlConnection,
     name: &'static str,
     before: String,
 }
 
 impl Global {
-    async fn set(name: &'static str, value: &str) -> Self {
+    pub async fn set(name: &'static str, value: &str) -> Self {
         let mut client = mariadb_client().await;
         let sql = format!("SELECT GET_LOCK('outport {name}', 60), CAST(@@GLOBAL.{name} AS CHAR)");
         let row = sqlx::query(AssertSqlSafe(sql)).fetch_one(&mut client).await.expect("a lock");
@@ -151,7 +151,7 @@ impl Global {
         Self { client, name, before: row.get(1) }
     }
 
-    async fn restore(mut self) {
+    pub async fn restore(mut self) {
         let sql = format!("SET GLOBAL {} = {}", self.name, self.before);
         run_mariadb(&mut self.client, &sql).await;
     }

@@ -1,4 +1,4 @@
-//! A TCP proxy that cuts the wire.
+//! TCP proxies: one that cuts the wire, and one that lets something happen between two messages.
 
 use std::sync::{
     Arc,
@@ -6,8 +6,9 @@ use std::sync::{
 };
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncReadExt, AsyncWriteExt, copy},
     net::{TcpListener, TcpStream},
+    task::JoinHandle,
 };
 
 /// Forwards one connection, at most so many bytes from the server to the client; then cuts it.
@@ -93,4 +94,53 @@ async fn forward(mut client: TcpStream, server: &str, left: &AtomicU64, forwarde
         }
     };
     tokio::select! { () = down => {}, () = up => {} }
+}
+
+/// Forwards one connection whose client waits for an answer to each message.
+pub struct Gate {
+    pub port: u16,
+    task: JoinHandle<u64>,
+}
+
+impl Gate {
+    /// Something happens right before the client's message of this number, counted from zero,
+    /// goes on to the server.
+    pub async fn before(
+        number: u64,
+        server: String,
+        happens: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let task = tokio::spawn(async move {
+            let (client, _) = listener.accept().await.expect("a client");
+            let server = TcpStream::connect(server).await.expect("a server");
+            let (mut from_client, mut to_client) = client.into_split();
+            let (mut from_server, mut to_server) = server.into_split();
+            let mut messages = 0;
+            let up = async {
+                let mut happens = Some(happens);
+                let mut buffer = vec![0; 64 * 1024];
+                while let Ok(count @ 1..) = from_client.read(&mut buffer).await {
+                    if messages == number
+                        && let Some(happens) = happens.take()
+                    {
+                        happens.await;
+                    }
+                    messages += 1;
+                    if to_server.write_all(&buffer[..count]).await.is_err() {
+                        return;
+                    }
+                }
+            };
+            tokio::select! { _ = copy(&mut from_server, &mut to_client) => {}, () = up => {} }
+            messages
+        });
+        Self { port, task }
+    }
+
+    /// Waits for the connection's end; answers with the number of the client's messages.
+    pub async fn end(self) -> u64 {
+        self.task.await.expect("what happens succeeds")
+    }
 }

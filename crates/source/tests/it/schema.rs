@@ -274,7 +274,10 @@ async fn mariadb_types_are_told_from_their_aliases() {
     within(World::mariadb().await, async |world| {
         let cases = [
             ("i", "int", Integer),
-            ("u8", "bigint unsigned", Integer),
+            ("i8", "bigint", Integer),
+            ("u8", "bigint unsigned", Decimal),
+            ("z8", "bigint zerofill", Decimal),
+            ("bit64", "bit(64)", Decimal),
             ("flag", "boolean", Boolean),
             ("tiny", "tinyint", Integer),
             ("bit1", "bit", Boolean),
@@ -302,6 +305,9 @@ async fn mariadb_types_are_told_from_their_aliases() {
         best_types(world, &cases).await;
         let typed = described(world, &world.table("typed")).await;
         assert_eq!((digits(&typed, "d"), digits(&typed, "d65")), (Some((20, 6)), None));
+        for wide in ["u8", "z8", "bit64"] {
+            assert_eq!(digits(&typed, wide), Some((20, 0)), "{wide}");
+        }
         assert_eq!(digits(&typed, "i"), None, "only a decimal has digits");
         assert_eq!(typed.column("J").expect("the column").type_name, "longtext (json)");
     })
