@@ -97,11 +97,7 @@ impl Process {
 
     /// Sends it a signal: `TERM`, `STOP`, `CONT`, `KILL`.
     pub fn signal(&self, signal: &str) {
-        let sent = Command::new("sh")
-            .args(["-c", &format!("kill -s {signal} {}", self.id())])
-            .status()
-            .expect("a shell");
-        assert!(sent.success(), "{signal} could not be sent to {}", self.name);
+        self::signal(self.id(), signal);
     }
 
     /// Its end, if it has come.
@@ -143,6 +139,12 @@ impl Drop for Process {
             eprintln!("--- last lines of the log of {} ---\n{last}", self.name);
         }
     }
+}
+
+/// Sends a process a signal.
+pub fn signal(id: u32, signal: &str) {
+    let sent = Command::new("sh").args(["-c", &format!("kill -s {signal} {id}")]).status();
+    assert!(sent.expect("a shell").success(), "{signal} could not be sent to {id}");
 }
 
 /// Runs a program to its end and returns what it said; panics when it fails.

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::{
     PATIENCE,
-    process::{Env, free_port, output},
+    process::{self, Env, free_port, output},
     until,
 };
 
@@ -66,7 +66,7 @@ async fn listening(what: &str, port: u16, server: &mut Server) {
 /// A running S3 server with one bucket.
 pub struct S3 {
     port: u16,
-    _server: Server,
+    server: Server,
     _folder: TempDir,
 }
 
@@ -107,7 +107,13 @@ impl S3 {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let mut server = Server(child.unwrap_or_else(|error| panic!("{what}: {error}")));
         listening(what, port, &mut server).await;
-        Self { port, _server: server, _folder: folder }
+        Self { port, server, _folder: folder }
+    }
+
+    /// Sends it a signal. While it is stopped (`STOP` to `CONT`) connections are accepted and
+    /// nothing of them is read.
+    pub fn signal(&self, signal: &str) {
+        process::signal(self.server.0.id(), signal);
     }
 
     /// Where it answers.
