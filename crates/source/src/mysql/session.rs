@@ -148,8 +148,8 @@ pub(super) async fn set_parameters(
     Ok(())
 }
 
-/// Bounds what a statement may wait for, and how long it may take, in seconds: whoever asked for
-/// an estimate may be gone, and the server would not notice.
+/// Bounds how long a statement may wait for a table, and may take, to a second: whoever asks for
+/// an estimate gives up sooner, and the server need not notice that they are gone.
 pub(super) async fn bound(connection: &mut MySqlConnection) -> Result<(), SourceError> {
     rows(
         connection,

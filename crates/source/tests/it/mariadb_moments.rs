@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use outport_domain::{
     column::ColumnType::{Integer, Text},
+    failure::Disposition,
     selection::{Relation, Selection},
 };
 use outport_source::{Source, SourceError};
@@ -248,10 +249,15 @@ async fn whoever_gives_up_leaves_no_statement_that_waits_for_a_table() {
             asked.abort();
             until(SOON, "our statement is gone", async || !waits(&ours).await).await;
         }
+        // One that is not given up does not wait until it may have the table.
+        let wanted = selection(world.table("t"), &[("id", Integer)]);
+        let source = world.source();
+        let estimate = tokio::time::timeout(SOON, source.estimate(&wanted)).await;
+        let error = estimate.expect("an answer").expect_err("the table was not to be had");
+        assert_eq!(error.disposition, Disposition::Retry, "{error:?}");
         assert!(waits(&altered).await, "there was nothing more to wait for");
         run_mariadb(&mut reader, "ROLLBACK").await;
         alter.await.expect("the table is altered");
-        let wanted = selection(world.table("t"), &[("id", Integer)]);
         assert_eq!(read_first(world, &wanted).await, ["1"]);
     })
     .await;
