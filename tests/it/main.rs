@@ -13,6 +13,7 @@ mod fetcher;
 mod formats;
 mod harness;
 mod keys;
+mod locked_tables;
 mod memory;
 mod moving;
 mod resource_files;

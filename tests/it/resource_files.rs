@@ -16,21 +16,21 @@ use crate::harness::{
 };
 
 /// A folder with a configuration by environment variables.
-struct Place {
+pub struct Place {
     folder: tempfile::TempDir,
-    env: Env,
+    pub env: Env,
 }
 
 /// What a command came to.
 #[derive(Debug)]
-struct Came {
+pub struct Came {
     code: Option<i32>,
-    said: String,
+    pub said: String,
     complained: String,
 }
 
 impl Place {
-    fn with(connection: &str) -> Self {
+    pub fn with(connection: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let settings = [
             ("APP_ENC_KEY", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=".to_owned()),
@@ -44,7 +44,7 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    fn declare(&self, name: &str, text: &str) {
+    pub fn declare(&self, name: &str, text: &str) {
         std::fs::create_dir_all(self.path("resources")).expect("a folder");
         std::fs::write(self.path("resources").join(name), text).expect("a resource file");
     }
@@ -55,9 +55,14 @@ impl Place {
         Resource::from_toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
 
-    async fn outport(&self, arguments: &[&str]) -> Came {
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(Program::Outport.path());
         command.args(arguments).current_dir(self.folder.path()).env_clear().envs(&self.env);
+        command
+    }
+
+    pub async fn outport(&self, arguments: &[&str]) -> Came {
+        let mut command = self.command(arguments);
         let ran = tokio::task::spawn_blocking(move || command.output()).await;
         let output = ran.expect("the thread ends").expect("it starts");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -68,7 +73,7 @@ impl Place {
         }
     }
 
-    async fn init(&self, table: &str, more: &[&str]) -> Came {
+    pub async fn init(&self, table: &str, more: &[&str]) -> Came {
         let arguments = ["resource", "init", "--connection", "shop", "--table", table];
         self.outport(&[&arguments, more].concat()).await
     }
@@ -76,7 +81,7 @@ impl Place {
 
 impl Came {
     #[track_caller]
-    fn is(&self, code: i32, says: &str) {
+    pub fn is(&self, code: i32, says: &str) {
         assert_eq!(self.code, Some(code), "{self:?}");
         let said = self.said.contains(says) || self.complained.contains(says);
         assert!(said, "'{says}' is not in {self:?}");

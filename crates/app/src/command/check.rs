@@ -3,16 +3,23 @@
 use std::{
     io::{Stdout, Write as _},
     process::ExitCode,
+    time::Duration,
 };
 
 use outport_contract::link::LinkKeys;
 use outport_domain::spec::Catalogue;
 
-use super::{Failure, resource};
+use super::{
+    Failure,
+    resource::{self, answered, patience},
+};
 use crate::{config::Config, process};
 
-/// Checks everything and says a line for each, whatever came before it. Exit code 1 when one
-/// fails, 2 when a resource file is among them: that is configuration.
+/// How long the state database may take: its schema may have to be brought up to date.
+const STATE_WITHIN: Duration = Duration::from_mins(1);
+
+/// Checks everything and says a line for each, whatever came before it and however long another
+/// takes. Exit code 1 when one fails, 2 when a resource file is among them: that is configuration.
 pub(super) async fn run(config: Config) -> Result<ExitCode, Failure> {
     let mut report = Report { out: std::io::stdout(), failed: false };
     for notice in &config.notices {
@@ -20,8 +27,10 @@ pub(super) async fn run(config: Config) -> Result<ExitCode, Failure> {
     }
     report.line("configuration", Ok(()))?;
     let (catalogue, faults) = process::sound_resources(&config);
-    report.line("state database, migrated", state(&config).await)?;
-    report.line("object store", objects(&config).await)?;
+    let answer = answered(STATE_WITHIN, state(&config)).await;
+    let answer = answer.unwrap_or_else(|late| Err(format!("{late}; is a table locked?")));
+    report.line("state database, migrated", answer)?;
+    report.line("object store", answered(patience(&config), objects(&config)).await.flatten())?;
     mails(&config, &catalogue, &mut report).await?;
     sources(&config, &mut report).await?;
     for fault in &faults {
@@ -30,8 +39,7 @@ pub(super) async fn run(config: Config) -> Result<ExitCode, Failure> {
     if catalogue.0.is_empty() && faults.is_empty() {
         report.line("resources", Err(resource::none_in(&config)))?;
     }
-    let (connections, limit) = (&config.connections, config.limits.no_progress);
-    let fits = resource::check(&mut report.out, &catalogue, connections, limit).await?;
+    let fits = resource::check(&mut report.out, &catalogue, &config).await?;
     Ok(match (faults.is_empty(), report.failed || !fits) {
         (false, _) => ExitCode::from(2),
         (true, true) => ExitCode::FAILURE,
@@ -57,7 +65,8 @@ async fn mails(config: &Config, catalogue: &Catalogue, report: &mut Report) -> s
     match process::correspondence(config, catalogue, keys) {
         Ok(correspondence) => {
             report.line("mail templates", Ok(()))?;
-            report.line("mail", process::check_mailer(&correspondence).await)
+            let mail = answered(patience(config), process::check_mailer(&correspondence)).await;
+            report.line("mail", mail.flatten())
         }
         Err(error) => report.line("mail", Err(error.to_string())),
     }
@@ -66,7 +75,8 @@ async fn mails(config: &Config, catalogue: &Catalogue, report: &mut Report) -> s
 async fn sources(config: &Config, report: &mut Report) -> std::io::Result<()> {
     for (name, source) in &config.connections {
         let source = outport_source::connect(source);
-        let checked = source.check().await.map_err(|error| error.to_string());
+        let checked = async { source.check().await.map_err(|error| error.to_string()) };
+        let checked = answered(patience(config), checked).await.flatten();
         report.line(&format!("connection '{name}'"), checked)?;
         if let Some(note) = source.note() {
             report.note(&format!("connection '{name}' is {note}"))?;

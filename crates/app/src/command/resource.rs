@@ -6,15 +6,17 @@ mod draft;
 mod init;
 mod naming;
 
-use std::{collections::BTreeMap, io::Write, process::ExitCode, time::Duration};
+use std::{io::Write, process::ExitCode, time::Duration};
 
 use clap::Subcommand;
 use outport_domain::spec::Catalogue;
-use outport_source::SourceConfig;
 
 use super::Failure;
 use crate::{config::Config, process};
-use compare::{Report, Weight};
+use compare::{Databases, Report, Weight};
+
+/// How long a database that is connected to may take to answer a check.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Subcommand)]
 pub(super) enum ResourceCommand {
@@ -29,9 +31,7 @@ pub(super) async fn run(command: ResourceCommand, config: Config) -> Result<Exit
         ResourceCommand::Init(options) => init::run(options, &config).await,
         ResourceCommand::Check => {
             let catalogue = process::catalogue(&config)?;
-            let mut out = std::io::stdout();
-            let connections = &config.connections;
-            let fits = check(&mut out, &catalogue, connections, config.limits.no_progress).await?;
+            let fits = check(&mut std::io::stdout(), &catalogue, &config).await?;
             if catalogue.0.is_empty() {
                 return Err(Failure::Failed(none_in(&config)));
             }
@@ -46,25 +46,43 @@ pub(super) fn none_in(config: &Config) -> String {
     format!("there is no resource file in {folder}; `outport resource init` writes one")
 }
 
-/// Compares all resources with their databases and prints a table of what it finds, a line for
-/// each; hints are worth a thought and no faults. Whether there is no fault.
+/// How long a check waits for one answer, connecting included; a run may be more patient.
+pub(super) fn patience(config: &Config) -> Duration {
+    config.limits.no_progress.min(config.limits.source_connect + ANSWER_WITHIN)
+}
+
+/// What an answer comes to, if it comes within this time.
+pub(super) async fn answered<T>(
+    limit: Duration,
+    answer: impl Future<Output = T>,
+) -> Result<T, String> {
+    let late = |_| format!("no answer within {} s", limit.as_secs());
+    tokio::time::timeout(limit, answer).await.map_err(late)
+}
+
+/// Compares all resources with their databases and prints what it finds as it finds it, a line
+/// for each; hints are worth a thought and no faults. Whether there is no fault.
 pub(super) async fn check(
     out: &mut impl Write,
     catalogue: &Catalogue,
-    connections: &BTreeMap<String, SourceConfig>,
-    limit: Duration,
+    config: &Config,
 ) -> std::io::Result<bool> {
-    let reports = compare::all(catalogue, connections, limit).await;
-    let width = |of: fn(&Report) -> &str| {
-        reports.iter().map(|report| of(report).chars().count()).max().unwrap_or_default()
-    };
-    let (resources, members) = (width(|r| &r.resource), width(|r| &r.member));
-    for Report { weight, resource, member, text } in &reports {
-        let line = format!(
-            "{:<5} resource {resource:<resources$}  {member:<members$}  {text}",
-            weight.name()
-        );
-        writeln!(out, "{}", line.trim_end())?;
+    let mut databases = Databases::new(&config.connections, patience(config));
+    let names = catalogue.0.values().map(|resource| resource.name.chars().count());
+    let resources = names.max().unwrap_or_default();
+    let mut fits = true;
+    for resource in catalogue.0.values() {
+        let reports = databases.compare(resource).await;
+        let members = reports.iter().map(|report| report.member.chars().count());
+        let members = members.max().unwrap_or_default();
+        for Report { weight, resource, member, text } in &reports {
+            let line = format!(
+                "{:<5} resource {resource:<resources$}  {member:<members$}  {text}",
+                weight.name()
+            );
+            writeln!(out, "{}", line.trim_end())?;
+            fits &= *weight != Weight::Fault;
+        }
     }
-    Ok(!reports.iter().any(|report| report.weight == Weight::Fault))
+    Ok(fits)
 }

@@ -1,19 +1,18 @@
 //! Resources as declared, against the databases as they are.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use outport_domain::{
     column::{ColumnType, Digits},
     resource::{Column, Resource},
     selection::{ColumnRef, Relation, Selection},
-    spec::Catalogue,
 };
 use outport_source::{
     Batch, Source, SourceConfig, SourceError,
     schema::{self, Description, RealColumn, Schema},
 };
 
-use super::naming::near;
+use super::{answered, naming::near};
 
 /// How much a finding weighs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,44 +45,61 @@ pub(super) struct Report {
     pub(super) text: String,
 }
 
-/// Compares all resources, connection by connection, so that a database which does not answer is
-/// waited for once. At least one line for each resource, in the order of their names.
-pub(super) async fn all(
-    catalogue: &Catalogue,
-    connections: &BTreeMap<String, SourceConfig>,
+/// The databases that resources are compared with. Each is connected to once, when the first of its
+/// resources is compared, so that one which does not answer is waited for once.
+pub(super) struct Databases<'a> {
+    connections: &'a BTreeMap<String, SourceConfig>,
     limit: Duration,
-) -> Vec<Report> {
-    let mut reports = Vec::new();
-    for (name, config) in connections {
-        let mut resources =
-            catalogue.0.values().filter(|resource| resource.connection == *name).peekable();
-        if resources.peek().is_none() {
-            continue;
-        }
-        let (source, schema) = (outport_source::connect(config), schema::schema(config));
-        let reached = source.check().await.map_err(|error| error.to_string());
-        for resource in resources {
-            let mut findings = Findings::default();
-            match &reached {
-                Ok(()) => {
-                    let compared = compare(resource, &*schema, &*source, &mut findings);
-                    if tokio::time::timeout(limit, compared).await.is_err() {
-                        findings.fault("connection", "the source did not answer in time");
-                    }
-                }
-                Err(error) => findings.fault("connection", error),
-            }
-            reports.extend(findings.of(&resource.name));
-        }
+    tried: BTreeMap<&'a str, Database>,
+}
+
+struct Database {
+    source: Arc<dyn Source>,
+    schema: Arc<dyn Schema>,
+    reached: Result<(), String>,
+}
+
+impl<'a> Databases<'a> {
+    /// `limit` is the time limit of comparing one resource.
+    pub(super) const fn new(
+        connections: &'a BTreeMap<String, SourceConfig>,
+        limit: Duration,
+    ) -> Self {
+        Self { connections, limit, tried: BTreeMap::new() }
     }
-    let stored = catalogue.0.values().filter(|one| !connections.contains_key(&one.connection));
-    for resource in stored {
+
+    /// Compares one resource with its database. At least one line.
+    pub(super) async fn compare(&mut self, resource: &Resource) -> Vec<Report> {
         let mut findings = Findings::default();
-        findings.hint("connection", "is stored by each organization and not compared");
-        reports.extend(findings.of(&resource.name));
+        let limit = self.limit;
+        match self.of(&resource.connection).await {
+            None => {
+                findings.hint("connection", "is stored by each organization and not compared");
+            }
+            Some(Database { reached: Err(error), .. }) => findings.fault("connection", error),
+            Some(Database { schema, source, .. }) => {
+                let compared = compare(resource, &**schema, &**source, &mut findings);
+                if let Err(late) = answered(limit, compared).await {
+                    findings.fault(member(resource), format!("{late}; is the table locked?"));
+                }
+            }
+        }
+        findings.of(&resource.name).collect()
     }
-    reports.sort_by(|a, b| a.resource.cmp(&b.resource));
-    reports
+
+    /// The database of a configured connection.
+    async fn of(&mut self, connection: &str) -> Option<&Database> {
+        let (name, config) = self.connections.get_key_value(connection)?;
+        if !self.tried.contains_key(name.as_str()) {
+            let (source, schema) = (outport_source::connect(config), schema::schema(config));
+            let reached = match answered(self.limit, source.check()).await {
+                Ok(checked) => checked.map_err(|error| error.to_string()),
+                Err(late) => Err(late),
+            };
+            self.tried.insert(name, Database { source, schema, reached });
+        }
+        self.tried.get(connection)
+    }
 }
 
 #[derive(Default)]
@@ -122,7 +138,7 @@ async fn compare(
     source: &dyn Source,
     findings: &mut Findings,
 ) {
-    let member = if matches!(resource.relation, Relation::Table(_)) { "from" } else { "query" };
+    let member = member(resource);
     match schema.describe(&resource.relation).await {
         Ok(Some(described)) => differences(resource, &described, findings),
         Ok(None) => findings.fault(member, no_table(&resource.relation, schema).await),
@@ -134,6 +150,11 @@ async fn compare(
     {
         findings.fault(member, error.to_string());
     }
+}
+
+/// The member that names what is read.
+const fn member(resource: &Resource) -> &'static str {
+    if matches!(resource.relation, Relation::Table(_)) { "from" } else { "query" }
 }
 
 async fn no_table(relation: &Relation, schema: &dyn Schema) -> String {

@@ -11,9 +11,10 @@ use outport_domain::{resource::Resource, selection::Relation};
 use outport_source::schema::{self, Description, Schema, TableName};
 
 use super::{
-    Failure,
+    Failure, answered,
     draft::Draft,
     naming::{self, near},
+    patience,
 };
 use crate::{command::say, config::Config, process};
 
@@ -50,7 +51,11 @@ pub(super) async fn run(options: Options, config: &Config) -> Result<ExitCode, F
         return Err(Failure::Usage(unknown_connection(&options.connection, config)));
     };
     let database = schema::schema(connection);
-    let (table, described) = find(&*database, &options).await?;
+    let found = answered(patience(config), find(&*database, &options)).await.map_err(|late| {
+        let text = format!("connection '{}': {late}; is the table locked?", options.connection);
+        Failure::Failed(text)
+    });
+    let (table, described) = found??;
     let last = table.last().map(String::as_str).unwrap_or_default();
     let name = options.name.clone().unwrap_or_else(|| naming::resource(last));
     let draft = Draft {
