@@ -61,6 +61,12 @@ pub(crate) trait Dialect {
     /// What is selected for a column of the file.
     fn cell(&self, column: &ColumnRef) -> String;
 
+    /// Whether a column is NULL, or is not.
+    fn null(&self, column: &ColumnRef, negated: bool) -> String {
+        let name = qualified_by(Self::QUOTE, &column.name);
+        format!("{name} IS {}NULL", if negated { "NOT " } else { "" })
+    }
+
     /// Compares a column with a value.
     fn compare(
         &mut self,
@@ -199,9 +205,8 @@ fn column_test<D: Dialect>(
     test: &Test,
     negated: bool,
 ) -> Result<String, SourceError> {
-    let name = qualified_by(D::QUOTE, &column.name);
     let sql = match test {
-        Test::Null => return Ok(format!("{name} IS {}NULL", if negated { "NOT " } else { "" })),
+        Test::Null => return Ok(dialect.null(column, negated)),
         Test::Equal(value) => match in_microseconds(value) {
             (_, true) => "FALSE".to_owned(),
             (value, false) => dialect.compare(column, Comparison::Equal, &value)?,
@@ -221,7 +226,7 @@ fn column_test<D: Dialect>(
                 ends.push(dialect.compare(column, comparison, &value)?);
             }
             if ends.is_empty() {
-                ends.push(format!("{name} IS NOT NULL"));
+                ends.push(dialect.null(column, true));
             }
             ends.join(" AND ")
         }

@@ -38,7 +38,7 @@ use std::{collections::HashMap, sync::Arc, thread::available_parallelism, time::
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
-use outport_domain::selection::Selection;
+use outport_domain::{failure::FailureCode, selection::Selection};
 use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
 use tokio::task::JoinHandle;
 
@@ -113,15 +113,16 @@ impl Source for PostgresSource {
         let mut pins = Pins::new(selection.time_zone);
         let backends = Backends::new(self.server.clone(), pins.name.clone());
         session::begin_to_look(&mut connection, &mut pins, &self.server).await?;
-        let Compiled { dialect, tables, sql, wire } =
-            compiled(&mut connection, &pins, selection, Vec::new()).await?;
-        let estimated_rows = estimate::rows(&mut connection, &dialect, selection).await;
-        session::begin_to_read(&mut connection, &pins, &tables).await?;
-        let snapshot_at = session::take_snapshot(&mut connection, &dialect.parameters).await?;
+        let mut compiled = compiled(&mut connection, &pins, selection, Vec::new()).await?;
+        let parameters = std::mem::take(&mut compiled.dialect.parameters);
+        let estimated_rows = estimate::rows(&mut connection, &compiled.dialect, selection).await;
+        let whole = std::slice::from_ref(&compiled);
+        let snapshot_at =
+            begin_to_read(&mut connection, &pins, &[selection], whole, &parameters).await?;
+        let Compiled { sql, wire, .. } = compiled;
 
         let mut connections = vec![connection];
-        let statement =
-            self.cut(sql, selection, &pins, &dialect.parameters, &mut connections).await?;
+        let statement = self.cut(sql, selection, &pins, &parameters, &mut connections).await?;
         let columns = selection.columns.len();
         let readers = connections.len();
         let waiting = if readers > 1 { WAITING_IN_TURNS } else { handoff::WAITING };
@@ -152,6 +153,9 @@ impl Source for PostgresSource {
         let mut connection = self.server.connect().await?;
         let mut pins = Pins::new(selection.time_zone);
         session::begin_to_look(&mut connection, &mut pins, &self.server).await?;
+        // The look at a table's columns waits for whoever has locked it.
+        let bounds = "SET LOCAL lock_timeout = '1s'; SET LOCAL statement_timeout = '5s'";
+        session::run(&mut connection, bounds.to_owned()).await?;
         let types = relation::real_types(&mut connection, selection).await?;
         let rows = estimate::rows(&mut connection, &Postgres::new(types), selection).await;
         session::run(&mut connection, "ROLLBACK".to_owned()).await?;
@@ -175,6 +179,8 @@ impl Source for PostgresSource {
 /// A selection as the server at hand is asked for it.
 struct Compiled {
     dialect: Postgres,
+    /// What the statement and its wire rely on.
+    types: HashMap<Arc<str>, RealType>,
     /// To lock, as SQL.
     tables: Vec<String>,
     sql: String,
@@ -191,7 +197,7 @@ async fn compiled(
     let types = relation::real_types(connection, selection).await?;
     let tables = relation::base_tables(connection, &selection.relation).await?;
     let wire = wire(&types, selection);
-    let mut dialect = Postgres::new(types);
+    let mut dialect = Postgres::new(types.clone());
     dialect.parameters = parameters;
     if pins.encoding == Encoding::Narrow {
         dialect.lacks(encoding::lacking(connection, &selection.predicate).await?);
@@ -204,7 +210,35 @@ async fn compiled(
         None => Wire::Text(selection.columns.len()),
     };
     let sql = compile::select(&mut dialect, selection)?;
-    Ok(Compiled { dialect, tables, sql, wire })
+    Ok(Compiled { dialect, types, tables, sql, wire })
+}
+
+/// Ends the looking, locks the tables, takes the snapshot, and makes sure that what was seen of
+/// the tables still holds: between the two transactions a table may have been altered, and the
+/// bytes of a number would be read as those of a float. From here on the locks keep it as it is.
+async fn begin_to_read(
+    connection: &mut PgConnection,
+    pins: &Pins,
+    selections: &[&Selection],
+    compiled: &[Compiled],
+    parameters: &[String],
+) -> Result<DateTime<Utc>, SourceError> {
+    let mut tables: Vec<_> = compiled.iter().flat_map(|compiled| compiled.tables.clone()).collect();
+    if compiled.len() > 1 {
+        tables.sort_unstable();
+        tables.dedup();
+    }
+    session::begin_to_read(connection, pins, &tables).await?;
+    let snapshot_at = session::take_snapshot(connection, parameters).await?;
+    for (selection, compiled) in selections.iter().zip(compiled) {
+        let types = relation::real_types(connection, selection).await?;
+        let tables = relation::base_tables(connection, &selection.relation).await?;
+        if types != compiled.types || tables != compiled.tables {
+            let message = "the table was altered while the export began";
+            return Err(SourceError::new(FailureCode::SchemaMismatch, message).retried());
+        }
+    }
+    Ok(snapshot_at)
 }
 
 impl PostgresSource {
@@ -218,23 +252,22 @@ impl PostgresSource {
         let mut pins = Pins::new(time_zone);
         let backends = Backends::new(self.server.clone(), pins.name.clone());
         session::begin_to_look(&mut connection, &mut pins, &self.server).await?;
-        let (mut tables, mut parameters) = (Vec::new(), Vec::new());
+        let mut parameters = Vec::new();
+        let mut all = Vec::with_capacity(selections.len());
         let mut reads = Vec::with_capacity(selections.len());
         let mut consumers = Vec::with_capacity(selections.len());
         for selection in selections {
-            let compiled = compiled(&mut connection, &pins, selection, parameters).await?;
-            parameters = compiled.dialect.parameters;
-            tables.extend(compiled.tables);
+            let mut compiled = compiled(&mut connection, &pins, selection, parameters).await?;
+            parameters = std::mem::take(&mut compiled.dialect.parameters);
             let (producer, consumer) = handoff::handoff(selection.columns.len());
-            let statement = Statement::whole(compiled.sql);
-            let share = Share { statement, reader: 0, readers: 1, wire: compiled.wire };
+            let statement = Statement::whole(compiled.sql.clone());
+            let share = Share { statement, reader: 0, readers: 1, wire: compiled.wire.clone() };
             reads.push((share, producer));
             consumers.push(consumer);
+            all.push(compiled);
         }
-        tables.sort_unstable();
-        tables.dedup();
-        session::begin_to_read(&mut connection, &pins, &tables).await?;
-        let snapshot_at = session::take_snapshot(&mut connection, &parameters).await?;
+        let snapshot_at =
+            begin_to_read(&mut connection, &pins, selections, &all, &parameters).await?;
         let tasks = vec![AbortOnDrop(tokio::spawn(reader::run_each(connection, reads)))];
         Ok(several::streams(snapshot_at, consumers, |last| {
             let turns = Turns::new(vec![last]);

@@ -150,6 +150,18 @@ impl Dialect for Postgres {
         }
     }
 
+    fn null(&self, column: &ColumnRef, negated: bool) -> String {
+        let name = qualified(&column.name);
+        let nested = self.types.get(&column.name).is_some_and(|real| real.family == Family::Nested);
+        match (nested, negated) {
+            // A composite `IS NULL` when all of its fields are, and `IS NOT NULL` when none is.
+            (true, false) => format!("{name} IS NOT DISTINCT FROM NULL"),
+            (true, true) => format!("{name} IS DISTINCT FROM NULL"),
+            (false, false) => format!("{name} IS NULL"),
+            (false, true) => format!("{name} IS NOT NULL"),
+        }
+    }
+
     fn compare(
         &mut self,
         column: &ColumnRef,
@@ -165,9 +177,8 @@ impl Dialect for Postgres {
             }
             let (name, sql) = (qualified(&column.name), comparison.sql());
             let hex = self.bind(hex(text));
-            return Ok(format!(
-                "convert_to({name}::text, 'UTF8') {sql} (SELECT decode({hex}, 'hex'))"
-            ));
+            let name = operand::text(&name, &real);
+            return Ok(format!("convert_to({name}, 'UTF8') {sql} (SELECT decode({hex}, 'hex'))"));
         }
         if let Some(constants) = constants(&real, std::slice::from_ref(value))
             && comparison == Comparison::Equal
@@ -222,7 +233,7 @@ impl Dialect for Postgres {
         let real = self.real_type(column)?;
         let mut name = qualified(&column.name);
         if real.family != Family::Text {
-            name.push_str("::text");
+            name = operand::text(&name, &real);
         }
         // The case that the server does have is as good.
         let lower = (ignore_case && !self.fits(text)).then(|| text.to_lowercase());

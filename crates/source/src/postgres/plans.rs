@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use outport_domain::{
     column::ColumnType,
+    failure::{Disposition, FailureCode},
     selection::{Bound, ColumnRef, Order, Place, Predicate, Relation, Selection, Test, Value},
 };
 use sqlx::{AssertSqlSafe, PgConnection, Row};
@@ -154,6 +155,25 @@ async fn a_value_is_read_once_and_not_for_each_row() {
     }
 }
 
+async fn until_somebody_waits_for(table: &str) {
+    let waiting = "SELECT count(*) FROM pg_locks WHERE relation = $1::regclass AND NOT granted";
+    tokio::time::timeout(Duration::from_secs(10), async {
+        let mut observer = connected().await;
+        while sqlx::query(waiting)
+            .bind(table)
+            .fetch_one(&mut observer)
+            .await
+            .expect("the locks")
+            .get::<i64, _>(0)
+            == 0
+        {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("somebody waits for the lock");
+}
+
 #[tokio::test]
 async fn the_lock_comes_before_the_snapshot() {
     let table = format!("outport_lock_{}", uuid::Uuid::new_v4().simple());
@@ -174,26 +194,45 @@ async fn the_lock_comes_before_the_snapshot() {
                 .get::<i64, _>(0)
         }
     });
-    let waiting = "SELECT count(*) FROM pg_locks WHERE relation = $1::regclass AND NOT granted";
-    tokio::time::timeout(Duration::from_secs(10), async {
-        let mut observer = connected().await;
-        while sqlx::query(waiting)
-            .bind(table.as_str())
-            .fetch_one(&mut observer)
-            .await
-            .expect("the locks")
-            .get::<i64, _>(0)
-            == 0
-        {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .expect("the reader waits for the lock");
+    until_somebody_waits_for(&table).await;
     run(&mut writer, "COMMIT").await;
     let seen = reader.await.expect("a reader");
     run(&mut writer, &format!("DROP TABLE {table}")).await;
     assert_eq!(seen, 5, "a snapshot from before the TRUNCATE would see an empty table");
+}
+
+/// An ALTER that waits for the look at the catalogue comes in as that ends, before the table is
+/// locked for reading: the bytes of an integer would be read as what they no longer are.
+#[tokio::test]
+async fn a_table_that_is_altered_in_between_is_not_read() {
+    let table = format!("outport_alter_{}", uuid::Uuid::new_v4().simple());
+    let mut writer = connected().await;
+    run(&mut writer, &format!("CREATE TABLE {table} AS SELECT 1::bigint AS id")).await;
+    let selection = Selection {
+        relation: Relation::Table(vec![table.clone()]),
+        columns: vec![column("id", ColumnType::Integer)],
+        predicate: Predicate::All(Vec::new()),
+        order: Vec::new(),
+        time_zone: chrono_tz::UTC,
+    };
+    let mut connection = connected().await;
+    let mut pins = Pins::new(chrono_tz::UTC);
+    session::begin_to_look(&mut connection, &mut pins, &server()).await.expect("a transaction");
+    let seen = super::compiled(&mut connection, &pins, &selection, Vec::new()).await;
+    let seen = [seen.expect("a statement")];
+    let alter = format!("ALTER TABLE {table} ALTER id TYPE double precision");
+    let altered = tokio::spawn(async move {
+        run(&mut writer, &alter).await;
+        writer
+    });
+    until_somebody_waits_for(&table).await;
+    let begun = super::begin_to_read(&mut connection, &pins, &[&selection], &seen, &[]).await;
+    let error = begun.expect_err("it is not the table that was looked at");
+    run(&mut connection, "ROLLBACK").await;
+    let mut writer = altered.await.expect("the ALTER");
+    run(&mut writer, &format!("DROP TABLE {table}")).await;
+    assert_eq!(error.code, FailureCode::SchemaMismatch);
+    assert_eq!(error.disposition, Disposition::Retry);
 }
 
 #[tokio::test]

@@ -31,7 +31,7 @@ pub(super) async fn real_types(
     // One row of NULLs of the right types; the relation itself is not read.
     let sql = format!(
         "SELECT t.oid::bigint, format_type(t.oid, -1), t.typtype::text, t.typcategory::text, \
-                (SELECT array_agg(e.enumlabel::text) FROM pg_enum e WHERE e.enumtypid = t.oid) \
+                (SELECT array_agg(e.enumlabel::text ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid) \
          FROM (SELECT ARRAY[{}] AS oids \
                FROM (SELECT 1) AS one LEFT JOIN (SELECT * FROM {} AS r LIMIT 0) AS r ON true) AS asked \
          CROSS JOIN LATERAL unnest(asked.oids) WITH ORDINALITY AS declared(oid, n) \

@@ -20,11 +20,17 @@ use super::{
 };
 use crate::{SourceError, compile::postgres::literal};
 
+/// Whoever gave up must leave nothing behind in a queue for a lock. Servers on Linux know this
+/// setting since version 14; elsewhere it may be refused.
+const NOTICE_DEPARTURE: &str = "; SET LOCAL client_connection_check_interval = '1s'";
+
 /// What is pinned in every transaction of one stream.
 pub(super) struct Pins {
     zone: Tz,
     /// How the server stores texts, once it was asked.
     pub(super) encoding: Encoding,
+    /// Whether the server can tell that its client is gone while it computes or waits.
+    notices_departure: bool,
     /// The transactions' own name in the server's activity: who cancels finds them by it.
     pub(super) name: String,
 }
@@ -34,6 +40,7 @@ impl Pins {
         Self {
             zone,
             encoding: Encoding::Utf8,
+            notices_departure: false,
             name: format!("outport {}", Uuid::new_v4().simple()),
         }
     }
@@ -63,6 +70,9 @@ impl Pins {
         if version.is_some_and(|version| version >= 170_000) {
             sql.push_str("; SET LOCAL transaction_timeout = 0");
         }
+        if self.notices_departure {
+            sql.push_str(NOTICE_DEPARTURE);
+        }
         Ok(sql)
     }
 }
@@ -85,20 +95,26 @@ pub(super) async fn begin_to_look(
 ) -> Result<(), SourceError> {
     let sql = format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; {}; \
-         SELECT current_setting('{DIRECT}', true), current_setting('server_encoding')",
+         SELECT current_setting('{DIRECT}', true), current_setting('server_encoding'), \
+                version() LIKE '%linux%' AND \
+                current_setting('client_connection_check_interval', true) IS NOT NULL",
         pins.sql(connection.server_version_num())?
     );
     let read = async {
         let row = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_one(&mut *connection).await?;
-        Ok((row.try_get::<Option<String>, _>(0)?, row.try_get::<String, _>(1)?))
+        let direct: Option<String> = row.try_get(0)?;
+        Ok((direct, row.try_get::<String, _>(1)?, row.try_get(2)?))
     };
-    let (direct, encoding) = read.await.map_err(|error| failure(error, Stage::Query))?;
+    let (direct, encoding, notices_departure) =
+        read.await.map_err(|error| failure(error, Stage::Query))?;
     if direct.as_deref() != Some("on") {
         server.found_pooler();
     }
     pins.encoding = Encoding::of(&encoding);
-    let sql = format!("SET LOCAL client_encoding = '{}'", pins.encoding.of_client());
-    if pins.encoding == Encoding::Utf8 { Ok(()) } else { run(connection, sql).await }
+    pins.notices_departure = notices_departure;
+    let notice = if notices_departure { NOTICE_DEPARTURE } else { "" };
+    let sql = format!("SET LOCAL client_encoding = '{}'{notice}", pins.encoding.of_client());
+    run(connection, sql).await
 }
 
 /// Ends that transaction, begins the one that reads and locks the tables, given as SQL. None of

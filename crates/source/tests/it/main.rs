@@ -16,6 +16,7 @@ mod mariadb_values;
 mod names;
 mod pooler;
 mod pooler_process;
+mod postgres_oddities;
 mod predicates;
 mod proxy;
 mod ranges;

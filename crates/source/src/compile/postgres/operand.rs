@@ -43,18 +43,23 @@ pub(super) fn constants(real: &RealType, values: &[Value]) -> Option<Vec<String>
     }
 }
 
+/// A column as text. A cast would print an address with its `/32`, which its file does not show.
+pub(super) fn text(column: &str, real: &RealType) -> String {
+    match real.name.as_str() {
+        "inet" => format!("pg_catalog.textin(pg_catalog.inet_out({column}))"),
+        _ => format!("{column}::text"),
+    }
+}
+
 /// `None` when such values cannot be compared with such a column.
 pub(super) fn operand(column: &str, real: &RealType, values: &[Value]) -> Option<Operand> {
-    let plain = |cast: &'static str, values: Vec<String>| Operand {
-        column: column.to_owned(),
+    let of = |column: String, cast: &'static str, values: Vec<String>| Operand {
+        column,
         cast: cast.into(),
         values,
     };
-    let cast_column = |to: &'static str, cast: &'static str, values: Vec<String>| Operand {
-        column: format!("{column}::{to}"),
-        cast: cast.into(),
-        values,
-    };
+    let plain = |cast, values| of(column.to_owned(), cast, values);
+    let cast_column = |to, cast, values| of(format!("{column}::{to}"), cast, values);
     let all = |f: fn(&Value) -> Option<String>| values.iter().map(f).collect::<Option<Vec<_>>>();
     Some(match (values.first()?, &real.family) {
         (Value::Text(_), Family::Text | Family::OtherText) => Operand {
@@ -62,7 +67,7 @@ pub(super) fn operand(column: &str, real: &RealType, values: &[Value]) -> Option
             cast: real.name.clone().into(),
             values: all(plain_text)?,
         },
-        (Value::Text(_), _) => cast_column("text", "text", all(plain_text)?),
+        (Value::Text(_), _) => of(text(column, real), "text", all(plain_text)?),
         (Value::Integer(_) | Value::Decimal(_), family) => {
             let digits = all(digits)?;
             match family {
