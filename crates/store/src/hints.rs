@@ -3,9 +3,11 @@
 
 mod listener;
 
-use tokio::sync::watch;
+use std::sync::Arc;
 
-pub(crate) use listener::{CHANNEL, listen};
+use tokio::sync::{broadcast, watch};
+
+pub(crate) use listener::{CHANNEL, STREAM, listen};
 
 use crate::Store;
 
@@ -44,15 +46,39 @@ impl Store {
     pub fn subscribe(&self, topic: Topic) -> watch::Receiver<u64> {
         self.hints().sender(topic).subscribe()
     }
+
+    /// A receiver of the channels to which committed transactions appended events. Who lags has
+    /// missed some, and must look at all.
+    pub fn subscribe_to_channels(&self) -> broadcast::Receiver<Appended> {
+        self.hints().appended.subscribe()
+    }
 }
 
 /// The senders of one store. The numbers mean nothing; that they change does.
-#[derive(Debug, Default)]
+/// Channels of the live stream that may wait to be heard of; who is further behind looks at all.
+const APPENDED: usize = 1024;
+
+#[derive(Debug)]
 pub(crate) struct Hints {
     jobs: watch::Sender<u64>,
     deliveries: watch::Sender<u64>,
     cancels: watch::Sender<u64>,
+    appended: broadcast::Sender<Appended>,
 }
+
+impl Default for Hints {
+    fn default() -> Self {
+        Self {
+            jobs: watch::Sender::default(),
+            deliveries: watch::Sender::default(),
+            cancels: watch::Sender::default(),
+            appended: broadcast::Sender::new(APPENDED),
+        }
+    }
+}
+
+/// Something was appended to this channel of the live stream; `None`: to any of them.
+pub type Appended = Option<Arc<str>>;
 
 impl Hints {
     fn sender(&self, topic: Topic) -> &watch::Sender<u64> {
@@ -73,5 +99,16 @@ impl Hints {
         for topic in Topic::ALL {
             self.bump(topic);
         }
+        self.tell(None);
+    }
+
+    /// Something was appended to this channel.
+    pub(crate) fn appended(&self, channel: &str) {
+        self.tell(Some(channel.into()));
+    }
+
+    fn tell(&self, appended: Appended) {
+        // Nobody listens: nobody need be told.
+        let _ = self.appended.send(appended);
     }
 }

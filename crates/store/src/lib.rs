@@ -1,5 +1,5 @@
 //! Outport's own state, on `SQLite` or `PostgreSQL`: jobs, runs, turns, events, deliveries,
-//! tokens, receipts and the audit of downloads.
+//! tokens, receipts, the audit of downloads, and the live stream's channels.
 //!
 //! **Words.** A *claim* gives one worker one run of a job under a *lease*. A *fence* is what
 //! every write of that run must match. An *event* is a committed fact with a frozen body; a
@@ -11,11 +11,11 @@
 //! Finders that enforce tenancy have the short name.
 //!
 //! **Absent on purpose.** Handlers, object stores and sources: the store knows what is to be
-//! done, never how. Channels and their numbering arrive with the live stream; [`Tx::commit`]
-//! is their place.
+//! done, never how.
 
 pub mod access;
 mod caller_text;
+pub mod channels;
 mod connect;
 pub mod connections;
 pub mod credentials;

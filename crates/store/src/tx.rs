@@ -11,6 +11,7 @@ use tokio::task::AbortHandle;
 
 use crate::{
     StoreError,
+    channels::{NewEvent, check_epoch, number},
     connect::{Pools, connect},
     hints::{CHANNEL, Hints, Topic, listen},
 };
@@ -113,6 +114,8 @@ pub struct Tx {
     store: Store,
     topics: BTreeSet<Topic>,
     now: Option<i64>,
+    /// Numbered by the commit.
+    pub(crate) appended: Vec<NewEvent>,
 }
 
 impl Store {
@@ -136,13 +139,14 @@ impl Store {
         // One number, the same in every process: "outport" in hexadecimal ASCII.
         const LOCK: i64 = 0x006f_7574_706f_7274;
         // On SQLite the transaction alone keeps others away.
-        let tx = self.begin().await?;
+        let mut tx = self.begin().await?;
         if self.engine() == Engine::Postgres {
             tx.run("SET LOCAL statement_timeout = 0", []).await?;
             tx.run("SET LOCAL lock_timeout = 0", []).await?;
             tx.run("SELECT pg_advisory_xact_lock($1)", [LOCK.into()]).await?;
         }
         Migrator::up(&tx.inner, None).await?;
+        check_epoch(&mut tx).await?;
         tx.commit().await
     }
 
@@ -168,7 +172,13 @@ impl Store {
             ..TransactionOptions::default()
         };
         let inner = self.0.writer.begin_with_options(options).await?;
-        Ok(Tx { inner, store: self.clone(), topics: BTreeSet::new(), now: None })
+        Ok(Tx {
+            inner,
+            store: self.clone(),
+            topics: BTreeSet::new(),
+            now: None,
+            appended: Vec::new(),
+        })
     }
 
     /// Closes all connections.
@@ -199,16 +209,22 @@ impl Store {
 }
 
 impl Tx {
-    /// Commits everything, then wakes who waits for it.
-    pub async fn commit(self) -> Result<(), StoreError> {
+    /// Commits everything, then wakes who waits for it. What was appended is numbered as the last
+    /// thing before the commit: channels are the last rows that any transaction locks.
+    pub async fn commit(mut self) -> Result<(), StoreError> {
         if self.engine() == Engine::Postgres {
             for topic in &self.topics {
                 let values = [CHANNEL.into(), topic.payload().into()];
                 self.run("SELECT pg_notify($1, $2)", values).await?;
             }
         }
+        let appended = std::mem::take(&mut self.appended);
+        let channels = number(&self, &appended).await?;
         self.inner.commit().await?;
         self.topics.into_iter().for_each(|topic| self.store.hints().bump(topic));
+        for channel in &channels {
+            self.store.hints().appended(channel);
+        }
         Ok(())
     }
 

@@ -29,8 +29,9 @@ pub const LEASE: Duration = Duration::from_secs(2);
 /// A master key, base64 of 32 bytes.
 pub const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 /// Every table of the state; another one must get its line in [`World::describe`].
-const TABLES: &str = "connections deliveries downloads events handler_events handlers idempotency_keys jobs \
-                      parts receipts requesters revocations runs tokens turns";
+const TABLES: &str = "channel_events channels connections deliveries downloads epochs events handler_events \
+                      handlers idempotency_keys jobs parts receipts requesters revocations runs \
+                      stream_events tokens turns";
 
 /// Everything that one test has. It goes when it is dropped.
 pub struct World {

@@ -10,6 +10,8 @@ use crate::StoreError;
 
 /// The channel that commits notify.
 pub(crate) const CHANNEL: &str = "outport";
+/// The channel that is told where events were appended.
+pub(crate) const STREAM: &str = "outport_stream";
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -44,7 +46,7 @@ async fn open(
         .acquire_timeout(acquire_timeout)
         .connect_lazy_with(options.clone());
     let mut listener = PgListener::connect_with(&pool).await?;
-    listener.listen(CHANNEL).await?;
+    listener.listen_all([CHANNEL, STREAM]).await?;
     Ok(listener)
 }
 
@@ -53,7 +55,9 @@ async fn hear(listener: &mut PgListener, hints: &Hints) {
     loop {
         match listener.try_recv().await {
             Ok(Some(notification)) => {
-                if let Some(topic) = Topic::from_payload(notification.payload()) {
+                if notification.channel() == STREAM {
+                    hints.appended(notification.payload());
+                } else if let Some(topic) = Topic::from_payload(notification.payload()) {
                     hints.bump(topic);
                 }
             }

@@ -24,12 +24,14 @@ macro_rules! on_both_engines {
 mod access;
 mod broken_off;
 mod canceling;
+mod channels;
 mod claiming;
 mod counters;
 mod delivering;
 mod ending;
 mod handlers;
 mod hints;
+mod job_events;
 mod lists;
 mod parts;
 mod schema;
