@@ -37,11 +37,11 @@ async fn is_the_event(world: &World, verifier: &Verifier, message: &Message) {
         body: &message.body,
     };
     let headers = |name: &str| message.headers.get(name).map(String::as_bytes);
-    let verified = verifier.verify(headers, &delivery, 0).expect("genuine");
-    assert_eq!(message.id, verified.event_id());
+    let genuine = verifier.verify(headers, &delivery, 0).expect("genuine");
+    assert_eq!(message.id, genuine.event_id());
     let sql = format!(
         "SELECT body FROM events WHERE event_type = '{}' AND job_id = '{}'",
-        message.routing_key, verified.job_id
+        message.routing_key, genuine.job_id
     );
     assert_eq!(String::from_utf8_lossy(&message.body), world.state.value(&sql).await);
 }

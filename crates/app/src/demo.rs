@@ -32,7 +32,7 @@ pub(crate) struct Options {
     /// Port on 127.0.0.1; 0 takes a free one
     #[arg(long, default_value_t = 0)]
     port: u16,
-    /// RabbitMQ, such as amqp://guest:guest@127.0.0.1: the exchange and two sample queues are
+    /// RabbitMQ, such as <amqp://guest:guest@127.0.0.1>: the exchange and two sample queues are
     /// declared there, and the story goes on with an export that fails and what the queues got
     #[arg(long, value_name = "URL", env = "OUTPORT_BROKER_URL", hide_env_values = true)]
     broker_url: Option<String>,

@@ -308,17 +308,17 @@ impl TableRequest {
         path: &str,
         errors: &mut FieldErrors,
     ) -> (Vec<String>, Selection) {
-        let mut named = BTreeMap::new();
+        let mut chosen = BTreeMap::new();
         match &self.fields {
             None => {
                 let all = table.columns.iter();
-                named.extend(all.map(|column| (column.name.to_string(), column.clone())));
+                chosen.extend(all.map(|column| (column.name.to_string(), column.clone())));
             }
             Some(fields) => {
                 for field in fields {
                     match table.column(field) {
                         Some(column) => {
-                            named.insert(field.clone(), column.clone());
+                            chosen.insert(field.clone(), column.clone());
                         }
                         None => unknown(path, field, errors),
                     }
@@ -334,7 +334,7 @@ impl TableRequest {
             let path = join(path, field);
             tests.extend(conditions.iter().filter_map(|one| one.predicate(column, &path, errors)));
         }
-        let (names, columns) = named.into_iter().unzip();
+        let (names, columns) = chosen.into_iter().unzip();
         let selection = Selection {
             relation: table.relation.clone(),
             columns,

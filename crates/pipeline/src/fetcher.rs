@@ -68,7 +68,7 @@ pub(crate) async fn run_fetcher(
     let facade = &pipeline.facade;
     state.enter(Stage::Resolve);
     let request = data_request::parse(&job.request).map_err(|errors| {
-        failed(Failure::new(FailureCode::SchemaMismatch, prepare::sentence(errors.into_vec())))
+        failed(Failure::new(FailureCode::SchemaMismatch, prepare::sentence(&errors.into_vec())))
     })?;
     let organization = job.scope.organization;
     let parts = prepare(&facade.connections, organization, &request.connections).await;

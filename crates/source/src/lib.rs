@@ -68,13 +68,12 @@ impl SourceConfig {
     pub fn check(&self) -> Result<(), String> {
         match self {
             Self::Postgres { url, .. } => postgres::check_url(url),
-            Self::MySql { url, .. } => mysql::check_url(url),
             Self::Sqlite { path } if path.as_os_str().is_empty() => {
                 Err("it names no file".to_owned())
             }
             Self::Sqlite { .. } => Ok(()),
             Self::Stored { url, .. } if is_postgres(url) => postgres::check_url(url),
-            Self::Stored { url, .. } => mysql::check_url(url),
+            Self::MySql { url, .. } | Self::Stored { url, .. } => mysql::check_url(url),
         }
     }
 }

@@ -37,12 +37,11 @@ pub(super) fn read(s: &mut Settings, connections: &BTreeMap<String, SourceConfig
     }
     let mut denied = Vec::new();
     for network in names(s, "facade.deniedNetworks") {
-        match network.parse::<IpNet>() {
-            Ok(network) => denied.push(network),
-            Err(_) => {
-                let rule = "must be networks such as 169.254.0.0/16, separated by commas";
-                s.wrong("facade.deniedNetworks", rule);
-            }
+        if let Ok(network) = network.parse::<IpNet>() {
+            denied.push(network);
+        } else {
+            let rule = "must be networks such as 169.254.0.0/16, separated by commas";
+            s.wrong("facade.deniedNetworks", rule);
         }
     }
     FacadeConfig {
@@ -68,7 +67,9 @@ mod tests {
     fn read(settings: &[(&str, &str)]) -> Result<FacadeConfig, Vec<String>> {
         let mut all = Settings::for_tests();
         all.set("connections.shop", "sqlite://shop.db");
-        settings.iter().for_each(|(name, value)| all.set(name, value));
+        for (name, value) in settings {
+            all.set(name, value);
+        }
         Config::from_settings(all).map(|config| config.facade).map_err(|error| error.0)
     }
 

@@ -20,6 +20,7 @@ fn shop() -> Value {
            "databaseName": "postgres", "userName": "postgres", "password": "s3cret/?#%40"})
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "callers write it in place")]
 fn with(change: Value) -> Value {
     let mut body = shop();
     for (name, value) in change.as_object().expect("an object") {
@@ -227,11 +228,11 @@ async fn a_list_hides_nothing_and_has_pages_and_products() {
             assert_eq!((status, &answer["code"]), (400, &json!("FET-0405")), "{answer}");
         }
 
-        let named = world.post(BASE).header("content-type", "application/json");
-        let named = named
+        let asked = world.post(BASE).header("content-type", "application/json");
+        let asked = asked
             .header("x-product-name", "Ledger")
             .body(with(json!({"configName": "led"})).to_string());
-        let (status, view) = said(named).await;
+        let (status, view) = said(asked).await;
         assert_eq!((status, &view["productName"]), (201, &json!("ledger")), "{view}");
         let (_, page) = said(world.get(BASE).header("x-product-name", "ledger")).await;
         assert_eq!(names(&page), ["led"]);

@@ -75,7 +75,7 @@ async fn replace(world: &World, file: &FinishedFile, stored: Vec<u8>) {
     world.objects.put(&file.key, "text/csv", Bytes::from(stored)).await.expect("an object");
 }
 
-async fn stored(world: &World, file: &FinishedFile) -> Vec<u8> {
+fn stored(world: &World, file: &FinishedFile) -> Vec<u8> {
     world.objects.bytes(file.key.as_str()).expect("an object").to_vec()
 }
 
@@ -133,9 +133,9 @@ async fn a_sealed_file_that_is_not_as_it_was_is_refused_before_it_begins_or_brea
     world: &World,
 ) {
     let (job, file) = completed(world).await;
-    let ours = stored(world, &file).await;
+    let ours = stored(world, &file);
     let (_, other) = completed(world).await;
-    let another = stored(world, &other).await;
+    let another = stored(world, &other);
     let flipped = |at: usize| {
         let mut bytes = ours.clone();
         bytes[at] ^= 1;

@@ -100,13 +100,27 @@ async fn ranges_are_slices_of_the_plaintext(store: &impl ObjectStore) {
     }
 }
 
-/// Everything that can be done to an object of three chunks and a rest. Where the length tells
-/// it, nothing is given out; else nothing but what is before the first chunk that is not as it was.
+/// Where the length tells that an object was changed, nothing is given out; else nothing but what
+/// is before the first chunk that is not as it was.
 async fn what_was_changed_is_refused(store: &impl ObjectStore) {
     let ring = ring(1, &MasterKey::generate());
-    let length = 3 * CHUNK_BYTES + 5;
-    let plain = bytes(1, length);
-    let ours = seal(&ring, KEY, &plain);
+    let plain = bytes(1, 3 * CHUNK_BYTES + 5);
+    for (what, stored, expected) in changes(&ring, &plain) {
+        put(store, &key(KEY), stored).await;
+        let (given, ended) = read(store, &ring, plain.len(), None).await;
+        assert_eq!(refusal(ended), expected, "{what}");
+        let intact = match expected {
+            NotOpened::Forged { chunk } => chunk as usize * CHUNK_BYTES,
+            _ => 0,
+        };
+        // What arrives together with a chunk that is refused is not given out either.
+        assert!(plain[..intact].starts_with(&given), "{what}: {} bytes", given.len());
+    }
+}
+
+/// Everything that can be done to an object of three chunks and a rest, and what is said of it.
+fn changes(ring: &KeyRing, plain: &[u8]) -> Vec<(&'static str, Vec<u8>, NotOpened)> {
+    let ours = seal(ring, KEY, plain);
     let chunk = |index: usize| {
         let start = HEADER_BYTES + index * SEALED_CHUNK;
         start..(start + SEALED_CHUNK).min(ours.len())
@@ -117,13 +131,13 @@ async fn what_was_changed_is_refused(store: &impl ObjectStore) {
         stored
     };
     let flipped = |at: usize| changed(&move |stored| stored[at] ^= 1);
-    let earlier = seal(&ring, KEY, &plain);
+    let earlier = seal(ring, KEY, plain);
     let forged = |chunk| NotOpened::Forged { chunk };
     let (expected, whole) = (ours.len() as u64, ours.len());
     let truncated = |found: usize| NotOpened::Truncated { expected, found: found as u64 };
     let trailing = NotOpened::TrailingData { expected };
-    let cases = [
-        ("another object", seal(&ring, "exports/0197/others.csv", &plain), forged(0)),
+    vec![
+        ("another object", seal(ring, "exports/0197/others.csv", plain), forged(0)),
         (
             "an earlier run's header",
             changed(&|stored| stored[..HEADER_BYTES].copy_from_slice(&earlier[..HEADER_BYTES])),
@@ -166,18 +180,7 @@ async fn what_was_changed_is_refused(store: &impl ObjectStore) {
         ("a header alone", ours[..HEADER_BYTES].to_vec(), truncated(HEADER_BYTES)),
         ("nothing", Vec::new(), truncated(0)),
         ("plain text", vec![b'a'; whole], NotOpened::NotSealed),
-    ];
-    for (what, stored, expected) in cases {
-        put(store, &key(KEY), stored).await;
-        let (given, ended) = read(store, &ring, length, None).await;
-        assert_eq!(refusal(ended), expected, "{what}");
-        let intact = match expected {
-            NotOpened::Forged { chunk } => chunk as usize * CHUNK_BYTES,
-            _ => 0,
-        };
-        // What arrives together with a chunk that is refused is not given out either.
-        assert!(plain[..intact].starts_with(&given), "{what}: {} bytes", given.len());
-    }
+    ]
 }
 
 async fn what_is_not_sealed_passes_and_what_is_does_not(store: &impl ObjectStore) {

@@ -67,7 +67,7 @@ impl From<Refused> for Ended {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Fields(errors) => {
-                Self::Failed(Failure::new(FailureCode::SchemaMismatch, sentence(errors)), None)
+                Self::Failed(Failure::new(FailureCode::SchemaMismatch, sentence(&errors)), None)
             }
             Refused::Connections(faults) => {
                 // There is at least one.
@@ -87,7 +87,7 @@ impl From<Refused> for Ended {
 }
 
 /// All that is wrong, as one sentence.
-pub(super) fn sentence(errors: Vec<FieldError>) -> String {
+pub(super) fn sentence(errors: &[FieldError]) -> String {
     let faults: Vec<String> =
         errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect();
     format!("the request does not fit its connections: {}", faults.join("; "))

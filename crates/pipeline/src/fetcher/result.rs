@@ -21,7 +21,7 @@ pub struct Rows {
     pub snapshot_at: DateTime<Utc>,
     columns: Vec<Column>,
     text: TextRule,
-    rows: u64,
+    count: u64,
     out: String,
 }
 
@@ -46,7 +46,7 @@ impl Rows {
             snapshot_at,
             columns: columns.collect(),
             text: TextRule::new(InvalidText::Replace),
-            rows: 0,
+            count: 0,
             out: String::new(),
         }
     }
@@ -58,7 +58,7 @@ impl Rows {
 
     /// Rows so far.
     pub fn count(&self) -> u64 {
-        self.rows
+        self.count
     }
 
     /// Bytes so far.
@@ -72,7 +72,7 @@ impl Rows {
         for (at, cell) in batch.cells().enumerate() {
             let index = at % self.columns.len();
             if index == 0 {
-                if self.rows > 0 {
+                if self.count > 0 {
                     self.out.push(',');
                 }
                 new_line(ROW, &mut self.out);
@@ -89,7 +89,7 @@ impl Rows {
             if index == last {
                 new_line(ROW, &mut self.out);
                 self.out.push('}');
-                self.rows += 1;
+                self.count += 1;
             }
         }
         Ok(())
@@ -111,7 +111,7 @@ pub fn whole(mut read: Vec<(String, Vec<(String, Rows)>)>) -> Vec<u8> {
             member(index, 2, &table, &mut out);
             out.push('[');
             out.push_str(&rows.out);
-            if rows.rows > 0 {
+            if rows.count > 0 {
                 new_line(2, &mut out);
             }
             out.push(']');

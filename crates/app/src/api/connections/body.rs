@@ -128,13 +128,14 @@ impl Reader {
                 }
                 self.connection.host = host;
             }
-            "port" => match raw.get().parse::<u16>() {
-                Ok(port @ 1..) => self.connection.port = port,
-                _ => {
+            "port" => {
+                if let Ok(port @ 1..) = raw.get().parse::<u16>() {
+                    self.connection.port = port;
+                } else {
                     let rule = "must be a whole number from 1 to 65535";
                     self.errors.push(name, FieldCode::InvalidValue, rule);
                 }
-            },
+            }
             "databaseName" => self.connection.database = self.text(raw, name, 1, 255),
             "userName" => self.connection.username = self.text(raw, name, 1, 255),
             "password" => {
@@ -159,13 +160,12 @@ impl Reader {
 
     fn kind(&mut self, raw: &RawValue) {
         let Some(name) = string(raw, "type", &mut self.errors) else { return };
-        match ConnectionKind::from_name(&name) {
-            Some(kind) => self.connection.kind = kind,
-            None => {
-                let names = ConnectionKind::ALL.map(ConnectionKind::name).join(" or ");
-                let rule = format!("must be {names}; other databases are not read here");
-                self.errors.push("type", FieldCode::NotSupported, rule);
-            }
+        if let Some(kind) = ConnectionKind::from_name(&name) {
+            self.connection.kind = kind;
+        } else {
+            let names = ConnectionKind::ALL.map(ConnectionKind::name).join(" or ");
+            let rule = format!("must be {names}; other databases are not read here");
+            self.errors.push("type", FieldCode::NotSupported, rule);
         }
     }
 
@@ -194,12 +194,11 @@ impl Reader {
 
     fn tls_mode(&mut self, raw: &RawValue, path: &str) {
         let Some(name) = string(raw, path, &mut self.errors) else { return };
-        match TlsMode::from_name(&name) {
-            Some(mode) => self.connection.tls_mode = mode,
-            None => {
-                let names = TlsMode::ALL.map(TlsMode::name).join(", ");
-                self.errors.push(path, FieldCode::InvalidValue, format!("must be one of {names}"));
-            }
+        if let Some(mode) = TlsMode::from_name(&name) {
+            self.connection.tls_mode = mode;
+        } else {
+            let names = TlsMode::ALL.map(TlsMode::name).join(", ");
+            self.errors.push(path, FieldCode::InvalidValue, format!("must be one of {names}"));
         }
     }
 

@@ -186,7 +186,7 @@ impl FetCode {
 pub struct Refusal {
     code: FetCode,
     /// Its status and its headers.
-    problem: Problem,
+    problem: Box<Problem>,
     message: String,
     fields: BTreeMap<String, String>,
 }
@@ -209,7 +209,7 @@ pub struct RefusalView {
 impl Refusal {
     /// A refusal with its own words.
     pub fn new(code: FetCode, message: String) -> Self {
-        let problem = Problem::new(code.problem(), message.clone());
+        let problem = Box::new(Problem::new(code.problem(), message.clone()));
         Self { code, problem, message, fields: BTreeMap::new() }
     }
 
@@ -259,7 +259,8 @@ impl From<Problem> for Refusal {
         };
         let fields = problem.errors().iter();
         let fields = fields.map(|error| (error.field.clone(), error.message.clone())).collect();
-        Self { code, message: problem.detail().to_owned(), fields, problem }
+        let message = problem.detail().to_owned();
+        Self { code, message, fields, problem: Box::new(problem) }
     }
 }
 
