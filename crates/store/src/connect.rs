@@ -180,7 +180,7 @@ mod tests {
             let full = store.begin().await.expect("a transaction");
             let error = full.run("INSERT INTO filler VALUES (zeroblob(1000000))", []).await;
             let error =
-                std::error::Error::source(&error.expect_err("no room")).map(|e| e.to_string());
+                std::error::Error::source(&error.expect_err("no room")).map(ToString::to_string);
             assert!(error.as_deref().is_some_and(|error| error.contains("full")), "{error:?}");
             drop(full);
             // As every look for work that finds none.
