@@ -135,7 +135,7 @@ def guarded(text, column_type):
     if not text or text[0] not in "=+-@\t\r\n":
         return text
     if column_type in NUMERIC | TEMPORAL:
-        harmless = re.fullmatch(r"[A-Za-z0-9 .:+-]*", text)
+        harmless = re.fullmatch(r"[A-Za-z0-9 .:+$,-]*", text)
     else:
         harmless = re.fullmatch(r"[+-][0-9]+(\.[0-9]+)?", text)
     return text if harmless else f"'{text}"

@@ -157,6 +157,7 @@ async fn a_waiting_job_is_canceled_at_once() {
     assert_eq!((status, &body["status"]), (202, &"CANCELED".into()));
     let expected = "job: CANCELED, run 0, failures 0, rows -, CANCELED\n\
                     event: export.canceled\n\
+                    event: job.failed\n\
                     turn: queued 0, running 0";
     assert_eq!(world.describe().await, expected);
 }

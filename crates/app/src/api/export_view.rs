@@ -81,7 +81,8 @@ pub struct ExportView {
     warnings: WarningsView,
     /// Of the file's bytes, lower-case hex; of a split export: of the manifest's.
     sha256: Option<String>,
-    /// Not computed yet: always null.
+    /// HMAC-SHA256 of the same bytes with the external key, lower-case hex; null for files from
+    /// before there were signatures.
     hmac: Option<String>,
     links: LinksView,
     failure: Option<FailureView>,
@@ -244,7 +245,7 @@ impl ExportView {
                 guarded_cells: warnings.guarded_cells,
             },
             sha256: file.map(|file| file.sha256.clone()),
-            hmac: None,
+            hmac: file.and_then(|file| Some(file.integrity.as_ref()?.signature.clone())),
             links: LinksView {
                 cancel: (!job.status.has_ended()).then(|| format!("{own}/cancel")),
                 rerun: format!("{own}/rerun"),
