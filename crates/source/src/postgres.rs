@@ -154,8 +154,7 @@ impl Source for PostgresSource {
         let mut pins = Pins::new(selection.time_zone);
         session::begin_to_look(&mut connection, &mut pins, &self.server).await?;
         // The look at a table's columns waits for whoever has locked it.
-        let bounds = "SET LOCAL lock_timeout = '1s'; SET LOCAL statement_timeout = '5s'";
-        session::run(&mut connection, bounds.to_owned()).await?;
+        session::run(&mut connection, "SET LOCAL lock_timeout = '1s'".to_owned()).await?;
         let types = relation::real_types(&mut connection, selection).await?;
         let rows = estimate::rows(&mut connection, &Postgres::new(types), selection).await;
         session::run(&mut connection, "ROLLBACK".to_owned()).await?;
