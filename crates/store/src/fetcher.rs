@@ -65,7 +65,7 @@ async fn lock_turn(tx: &Tx, organization: Uuid) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The job that an identity stands for, looked at without a lock: [`submit`] decides.
+/// The job that an identity stands for, looked at without a lock: [`submit()`] decides.
 pub async fn known_job(
     store: &Store,
     organization: OrganizationId,
