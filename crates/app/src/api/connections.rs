@@ -13,12 +13,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use chrono::Utc;
-use outport_domain::{
-    caller::{Caller, Permission},
-    connection::Connection,
-    data_request,
-    id::ConnectionId,
-};
+use outport_domain::{caller::Permission, connection::Connection, data_request, id::ConnectionId};
 use outport_pipeline::{
     connections::{Secrets, Unusable},
     fetcher::{Fault, Refused, prepare},
@@ -154,12 +149,13 @@ pub async fn get(
     Asked(caller): Asked<Authorized>,
     Asked(id): Asked<Segment>,
 ) -> Result<Response, Refusal> {
-    let caller = whole_caller(caller, Permission::ConnectionsAdmin)?;
-    let connection = find(&state, &caller, &id).await?;
+    let connection = find(&state, caller, &id).await?;
     Ok((Outcome::Ok.status(), Json(ConnectionView::new(connection))).into_response())
 }
 
-async fn find(state: &ApiState, caller: &Caller, id: &Segment) -> Result<Connection, Refusal> {
+/// A connection of the caller's organization, for whoever may manage connections.
+async fn find(state: &ApiState, caller: Authorized, id: &Segment) -> Result<Connection, Refusal> {
+    let caller = whole_caller(caller, Permission::ConnectionsAdmin)?;
     let found = connections::find(&state.store, caller.organization, path_id(id)?).await?;
     found.ok_or_else(no_connection)
 }
@@ -182,8 +178,7 @@ pub async fn update(
     AskedBody(body): AskedBody,
 ) -> Result<Response, Refusal> {
     let facade = facade(&state)?;
-    let caller = whole_caller(caller, Permission::ConnectionsAdmin)?;
-    let before = find(&state, &caller, &id).await?;
+    let before = find(&state, caller, &id).await?;
     let keys = facade.connections.credentials();
     let secrets = Secrets::open(keys, before.id, &before.credentials)
         .map_err(|error| Unusable::Credentials(before.name.clone(), error))?;
@@ -212,14 +207,13 @@ pub async fn delete(
     Asked(caller): Asked<Authorized>,
     Asked(id): Asked<Segment>,
 ) -> Result<Response, Refusal> {
-    let caller = whole_caller(caller, Permission::ConnectionsAdmin)?;
-    let connection = find(&state, &caller, &id).await?;
-    if jobs::is_in_use(&state.store, caller.organization, &connection.name).await? {
+    let connection = find(&state, caller, &id).await?;
+    if jobs::is_in_use(&state.store, connection.organization, &connection.name).await? {
         let message = format!("A job that has not ended reads '{}'.", connection.name);
         return Err(Refusal::new(FetCode::JobInProgress, message));
     }
     let mut tx = state.store.begin().await?;
-    let deleted = connections::delete(&mut tx, caller.organization, connection.id).await?;
+    let deleted = connections::delete(&mut tx, connection.organization, connection.id).await?;
     tx.commit().await?;
     if deleted { Ok(Outcome::NoContent.into_response()) } else { Err(no_connection()) }
 }
@@ -239,8 +233,7 @@ pub async fn test(
     Asked(id): Asked<Segment>,
 ) -> Result<Response, Refusal> {
     let facade = facade(&state)?;
-    let caller = whole_caller(caller, Permission::ConnectionsAdmin)?;
-    let connection = find(&state, &caller, &id).await?;
+    let connection = find(&state, caller, &id).await?;
     if let Err(pause) = facade.tests.take(connection.id) {
         let problem = Problem::new(ProblemCode::RateLimited, "The connection is tested too often.");
         return Err(problem.retry_after(pause).into());
@@ -267,8 +260,7 @@ pub async fn schema(
     Asked(id): Asked<Segment>,
 ) -> Result<Response, Refusal> {
     let facade = facade(&state)?;
-    let caller = whole_caller(caller, Permission::ConnectionsAdmin)?;
-    let connection = find(&state, &caller, &id).await?;
+    let connection = find(&state, caller, &id).await?;
     let usable = facade.connections.open(&connection).await?;
     let tables = schema_of(&*usable.schema(), usable.default_schema.as_deref()).await;
     let view = SchemaView::new(&connection, tables.map_err(Fault::Source)?);

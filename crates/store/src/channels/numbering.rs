@@ -11,6 +11,9 @@ use crate::{Engine, StoreError, Tx, hints::STREAM};
 /// Rows of one statement, so that it has no more values than either engine takes.
 const ROWS: usize = 500;
 
+/// By channel: its organization, and what is appended to it, in order. Sorted, as channels are locked.
+type Channels = BTreeMap<String, (Uuid, Vec<Uuid>)>;
+
 /// A row of `channel_events` before its number is known.
 struct Place<'a> {
     channel: &'a str,
@@ -23,7 +26,7 @@ struct Place<'a> {
 pub(crate) async fn number(tx: &Tx, events: &[NewEvent]) -> Result<Vec<String>, StoreError> {
     let mut touched = Vec::new();
     for events in events.chunks(ROWS / 3) {
-        let mut channels = BTreeMap::<String, (Uuid, Vec<Uuid>)>::new();
+        let mut channels = Channels::new();
         for event in events {
             for channel in event.channels() {
                 let of = channels.entry(channel.to_string());
@@ -61,8 +64,6 @@ fn tuples(from: usize, rows: usize, casts: &[&str]) -> String {
     };
     (0..rows).map(tuple).collect::<Vec<_>>().join(", ")
 }
-
-type Channels = BTreeMap<String, (Uuid, Vec<Uuid>)>;
 
 fn channel_values(channels: &Channels) -> impl Iterator<Item = Value> {
     channels.iter().flat_map(|(channel, (organization, events))| {
@@ -132,14 +133,10 @@ async fn one_by_one(
     events: &[NewEvent],
     places: &[Place<'_>],
 ) -> Result<(), StoreError> {
-    for (channel, (organization, events)) in channels {
-        let sql = format!(
-            "INSERT INTO channels (channel, organization_id, head) VALUES ($1, $2, $3) {BUMP}"
-        );
-        let values =
-            [channel.as_str().into(), (*organization).into(), (events.len() as i64).into()];
-        tx.run(sql, values).await?;
-    }
+    let counters = tuples(0, channels.len(), &["", "", ""]);
+    let sql =
+        format!("INSERT INTO channels (channel, organization_id, head) VALUES {counters} {BUMP}");
+    tx.run(sql, channel_values(channels)).await?;
     for event in events {
         let sql = format!(
             "INSERT INTO stream_events (id, organization_id, event_type, scope, data, time) \
