@@ -101,11 +101,19 @@ pub trait Source: Send + Sync {
         match selections {
             [] => Ok(Vec::new()),
             [only] => Ok(vec![self.open(only).await?]),
-            _ => Err(SourceError::new(
-                FailureCode::SourceQueryFailed,
-                "the source cannot read several tables as of one moment",
-            )),
+            several => self.open_several(several).await,
         }
+    }
+
+    /// [`Self::open_all`] where it is more than one.
+    async fn open_several(
+        &self,
+        _selections: &[&Selection],
+    ) -> Result<Vec<Box<dyn RowStream>>, SourceError> {
+        Err(SourceError::new(
+            FailureCode::SourceQueryFailed,
+            "the source cannot read several tables as of one moment",
+        ))
     }
 
     /// Checks that the database answers.

@@ -80,15 +80,11 @@ impl Source for MySqlSource {
         Ok(streams.remove(0))
     }
 
-    async fn open_all(
+    async fn open_several(
         &self,
         selections: &[&Selection],
     ) -> Result<Vec<Box<dyn RowStream>>, SourceError> {
-        match selections {
-            [] => Ok(Vec::new()),
-            [only] => Ok(vec![self.open(only).await?]),
-            _ => Ok(Opened::of(&self.server, selections).await?.read(selections, None)),
-        }
+        Ok(Opened::of(&self.server, selections).await?.read(selections, None))
     }
 
     async fn estimate(&self, selection: &Selection) -> Result<Option<u64>, SourceError> {

@@ -37,7 +37,6 @@ use std::{collections::HashMap, sync::Arc, thread::available_parallelism, time::
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use chrono_tz::Tz;
 use outport_domain::{failure::FailureCode, selection::Selection};
 use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
 use tokio::task::JoinHandle;
@@ -138,15 +137,36 @@ impl Source for PostgresSource {
         Ok(Box::new(PostgresStream { snapshot_at, estimated_rows, turns, tasks, backends }))
     }
 
-    async fn open_all(
+    /// One connection, one transaction, one statement after the other.
+    async fn open_several(
         &self,
         selections: &[&Selection],
     ) -> Result<Vec<Box<dyn RowStream>>, SourceError> {
-        match selections {
-            [] => Ok(Vec::new()),
-            [only] => Ok(vec![self.open(only).await?]),
-            [first, ..] => self.open_several(first.time_zone, selections).await,
+        let mut connection = self.server.connect().await?;
+        let mut pins = Pins::new(selections[0].time_zone);
+        let backends = Backends::new(self.server.clone(), pins.name.clone());
+        session::begin_to_look(&mut connection, &mut pins, &self.server).await?;
+        let mut parameters = Vec::new();
+        let mut all = Vec::with_capacity(selections.len());
+        let mut reads = Vec::with_capacity(selections.len());
+        let mut consumers = Vec::with_capacity(selections.len());
+        for selection in selections {
+            let mut compiled = compiled(&mut connection, &pins, selection, parameters).await?;
+            parameters = std::mem::take(&mut compiled.dialect.parameters);
+            let (producer, consumer) = handoff::handoff(selection.columns.len());
+            let statement = Statement::whole(compiled.sql.clone());
+            let share = Share { statement, reader: 0, readers: 1, wire: compiled.wire.clone() };
+            reads.push((share, producer));
+            consumers.push(consumer);
+            all.push(compiled);
         }
+        let snapshot_at =
+            begin_to_read(&mut connection, &pins, selections, &all, &parameters).await?;
+        let tasks = vec![AbortOnDrop(tokio::spawn(reader::run_each(connection, reads)))];
+        Ok(several::streams(snapshot_at, consumers, |last| {
+            let turns = Turns::new(vec![last]);
+            Box::new(PostgresStream { snapshot_at, estimated_rows: None, turns, tasks, backends })
+        }))
     }
 
     async fn estimate(&self, selection: &Selection) -> Result<Option<u64>, SourceError> {
@@ -241,39 +261,6 @@ async fn begin_to_read(
 }
 
 impl PostgresSource {
-    /// One connection, one transaction, one statement after the other.
-    async fn open_several(
-        &self,
-        time_zone: Tz,
-        selections: &[&Selection],
-    ) -> Result<Vec<Box<dyn RowStream>>, SourceError> {
-        let mut connection = self.server.connect().await?;
-        let mut pins = Pins::new(time_zone);
-        let backends = Backends::new(self.server.clone(), pins.name.clone());
-        session::begin_to_look(&mut connection, &mut pins, &self.server).await?;
-        let mut parameters = Vec::new();
-        let mut all = Vec::with_capacity(selections.len());
-        let mut reads = Vec::with_capacity(selections.len());
-        let mut consumers = Vec::with_capacity(selections.len());
-        for selection in selections {
-            let mut compiled = compiled(&mut connection, &pins, selection, parameters).await?;
-            parameters = std::mem::take(&mut compiled.dialect.parameters);
-            let (producer, consumer) = handoff::handoff(selection.columns.len());
-            let statement = Statement::whole(compiled.sql.clone());
-            let share = Share { statement, reader: 0, readers: 1, wire: compiled.wire.clone() };
-            reads.push((share, producer));
-            consumers.push(consumer);
-            all.push(compiled);
-        }
-        let snapshot_at =
-            begin_to_read(&mut connection, &pins, selections, &all, &parameters).await?;
-        let tasks = vec![AbortOnDrop(tokio::spawn(reader::run_each(connection, reads)))];
-        Ok(several::streams(snapshot_at, consumers, |last| {
-            let turns = Turns::new(vec![last]);
-            Box::new(PostgresStream { snapshot_at, estimated_rows: None, turns, tasks, backends })
-        }))
-    }
-
     /// Cuts the statement into ranges and adds connections to read them, where that serves.
     async fn cut(
         &self,

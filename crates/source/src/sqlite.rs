@@ -60,11 +60,11 @@ impl SqliteSource {
 #[async_trait]
 impl Source for SqliteSource {
     async fn open(&self, selection: &Selection) -> Result<Box<dyn RowStream>, SourceError> {
-        let mut streams = self.open_all(&[selection]).await?;
+        let mut streams = self.open_several(&[selection]).await?;
         streams.pop().ok_or_else(SourceError::reader_lost)
     }
 
-    async fn open_all(
+    async fn open_several(
         &self,
         selections: &[&Selection],
     ) -> Result<Vec<Box<dyn RowStream>>, SourceError> {
