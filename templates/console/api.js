@@ -1,0 +1,118 @@
+/** The API as the console calls it: relative to the page, with the token in a header. */
+
+/** @typedef {{ field: string, code: string, message: string }} FieldFault */
+/**
+ * An export, as far as the console shows it; see `ExportJob` in the API's reference.
+ * @typedef {object} ExportView
+ * @property {string} exportJobId
+ * @property {string} resource
+ * @property {string} format
+ * @property {string[]} columns
+ * @property {string} fileName
+ * @property {number | null} sizeBytes
+ * @property {number | null} totalRows
+ * @property {string} status
+ * @property {string} createdAt
+ * @property {string} updatedAt
+ * @property {{
+ *   stage: string | null, done: number, total: number | null, totalIsEstimate: boolean
+ * }} progress
+ * @property {number | null} queuePosition
+ * @property {{ code: string, message: string } | null} failure
+ * @property {{ cancel: string | null, file: string | null }} links
+ * @property {{ number: number, name: string, rows: number, sizeBytes: number }[] | null} files
+ */
+/**
+ * @typedef {object} ColumnView
+ * @property {string} key
+ * @property {Record<string, string>} label by language
+ * @property {string} type
+ * @property {string[]} operators
+ * @property {boolean} default
+ */
+/**
+ * @typedef {object} ResourceView
+ * @property {string} name
+ * @property {ColumnView[]} columns
+ * @property {string[]} formats
+ * @property {string[]} compressions
+ * @property {string[]} scopeTypes
+ */
+
+/** A file larger than this goes to the disk as it comes, where the browser can do that. */
+const LARGE = 64 * 1024 * 1024;
+
+/** An answer that is no success, or none at all. */
+export class Problem extends Error {
+  /** @param {number} status 0 when there was no answer @param {any} body */
+  constructor(status, body) {
+    super(body?.detail ?? body?.title ?? "The service does not answer.");
+    this.status = status;
+    /** @type {FieldFault[]} */
+    this.errors = body?.errors ?? [];
+  }
+}
+
+export class Api {
+  #base;
+  #token;
+
+  /** @param {string} base @param {string} token */
+  constructor(base, token) {
+    this.#base = base;
+    this.#token = token;
+  }
+
+  /** @param {string} path */
+  async get(path) {
+    return (await this.#call("GET", path)).json();
+  }
+
+  /** @param {string} path @param {unknown} [body] @param {Record<string, string>} [headers] */
+  async post(path, body, headers = {}) {
+    const type = body === undefined ? undefined : { "content-type": "application/json" };
+    const text = body === undefined ? null : JSON.stringify(body);
+    return (await this.#call("POST", path, { ...headers, ...type }, text)).json();
+  }
+
+  /**
+   * Saves a file. The token is in a header, so the page itself takes the bytes.
+   * @param {string} path @param {string} name @param {number} size bytes
+   */
+  async save(path, name, size) {
+    /** @type {any} */
+    const { showSaveFilePicker } = window;
+    if (size > LARGE && showSaveFilePicker !== undefined) {
+      const handle = await showSaveFilePicker({ suggestedName: name });
+      const answer = await this.#file(path);
+      await answer.body?.pipeTo(await handle.createWritable());
+      return;
+    }
+    const url = URL.createObjectURL(await (await this.#file(path)).blob());
+    const link = document.createElement("a");
+    link.href = url;
+    link.download = name;
+    link.click();
+    // The browser has begun to read it by then.
+    setTimeout(() => URL.revokeObjectURL(url), 60_000);
+  }
+
+  /** @param {string} path */
+  #file(path) {
+    return this.#call("GET", path, { "x-outport-redirect": "never" });
+  }
+
+  /**
+   * @param {string} method @param {string} path @param {Record<string, string>} [headers]
+   * @param {string | null} [body]
+   */
+  async #call(method, path, headers = {}, body = null) {
+    const authorization = `Bearer ${this.#token}`;
+    const init = { method, headers: { ...headers, authorization }, body };
+    const answer = await fetch(new URL(path, this.#base), init).catch(() => {
+      throw new Problem(0, null);
+    });
+    if (answer.ok) return answer;
+    throw new Problem(answer.status, await answer.json().catch(() => null));
+  }
+}

@@ -1,0 +1,287 @@
+/** The page: sign in, list the exports, and let the stream move them. */
+
+import { Api, Problem } from "./api.js";
+import { Card, hasEnded } from "./card.js";
+import { RequestForm } from "./form.js";
+import { Stream } from "./stream.js";
+
+/** @typedef {import("./consumer.js").StreamEvent} StreamEvent */
+/** @typedef {import("./api.js").ExportView} ExportView */
+
+const STORED = "outport.token";
+/** Exports of a page. */
+const PAGE = 50;
+/** Channels that are followed at once: below what a connection may have. */
+const MOST_FOLLOWED = 100;
+/** Between two looks where there is no stream, in milliseconds. */
+const LOOK = 5_000;
+const EXPIRED = "The token is not accepted any more.";
+/** @type {Record<string, string>} */
+const CONNECTION = {
+  connecting: "Connecting…",
+  live: "Live",
+  waiting: "Reconnecting…",
+  unauthorized: "Signed out",
+  revoked: "No live updates: access has ended",
+  protocol: "No live updates",
+  channels: "No live updates",
+};
+
+/** @template {HTMLElement} [T=HTMLElement] @param {string} id @returns {T} */
+const the = (id) => /** @type {any} */ (document.getElementById(id));
+
+/** What a person who is signed in works with. */
+class Desk {
+  /** Newest first. @type {Map<string, Card>} */
+  #cards = new Map();
+  /** Jobs whose channel is followed, the oldest first. @type {Set<string>} */
+  #followed = new Set();
+  #applications = new Set();
+  #isLive = true;
+  /** @type {string | null} */
+  #older = null;
+  #timer;
+
+  /** @param {Api} api @param {string} token @param {(reason: string) => void} signOut */
+  constructor(api, token, signOut) {
+    this.api = api;
+    this.signOut = signOut;
+    this.stream = new Stream({
+      url: document.baseURI,
+      token,
+      onEvent: (event) => this.#event(event),
+      onSnapshot: ({ jobs }) => jobs?.forEach((/** @type {ExportView} */ job) => this.#show(job)),
+      onState: (state) => this.#state(state),
+      onEnded: (channel) => this.#ended(channel),
+    });
+    this.#timer = setInterval(() => this.#look(), LOOK);
+    the("older").onclick = () => this.#attempt(() => this.#load(this.#older));
+  }
+
+  /** @param {ExportView[]} items @param {string | null} older */
+  open(items, older) {
+    this.#list(items, older);
+    this.stream.start();
+  }
+
+  close() {
+    clearInterval(this.#timer);
+    this.stream.stop();
+    the("cards").replaceChildren();
+  }
+
+  /** @param {unknown} body @param {string} key */
+  async request(body, key) {
+    const view = await this.api.post("v1/exports", body, { "idempotency-key": key });
+    const card = this.#show(view);
+    card.element.scrollIntoView({ block: "nearest" });
+    say(`${view.fileName}: requested`);
+  }
+
+  /** Older ones than the cursor, or the newest. @param {string | null} cursor */
+  async #load(cursor) {
+    const after = cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`;
+    const { items, nextCursor } = await this.api.get(`v1/exports?limit=${PAGE}${after}`);
+    this.#list(items, cursor === null ? this.#older : nextCursor);
+  }
+
+  /** @param {ExportView[]} items @param {string | null} older */
+  #list(items, older) {
+    for (const item of items) this.#show(item);
+    this.#older = older;
+    the("older").hidden = older === null;
+    the("empty").hidden = this.#cards.size > 0;
+  }
+
+  /**
+   * Brings an export up to date, or puts it where it belongs: the newest first.
+   * @param {ExportView} view
+   * @returns {Card}
+   */
+  #show(view) {
+    const { exportJobId: id, status } = view;
+    const card = this.#cards.get(id) ?? this.#card(view);
+    card.show(view);
+    if (!this.#cards.has(id)) {
+      this.#cards.set(id, card);
+      const { children } = the("cards");
+      const isOlder = (/** @type {Element} */ it) =>
+        (this.#cards.get(/** @type {HTMLElement} */ (it).dataset["id"] ?? "")?.view.createdAt ??
+          "") < view.createdAt;
+      the("cards").insertBefore(card.element, [...children].find(isOlder) ?? null);
+      the("empty").hidden = true;
+    }
+    if (!hasEnded(status)) this.#follow(id);
+    return card;
+  }
+
+  /** @param {ExportView} view @returns {Card} */
+  #card(view) {
+    const path = `v1/exports/${view.exportJobId}`;
+    const post = async (/** @type {string} */ what) => {
+      this.#show(await this.api.post(`${path}/${what}`));
+    };
+    return new Card(view, {
+      download: (card) => this.#attempt(() => this.#download(card)),
+      part: (card, number) => this.#attempt(() => this.#part(card, number)),
+      cancel: () => this.#attempt(() => post("cancel")),
+      rerun: () => this.#attempt(() => post("rerun")),
+      open: () => this.#follow(view.exportJobId),
+      news: say,
+    });
+  }
+
+  /** @param {Card} card */
+  async #download(card) {
+    const path = `v1/exports/${card.view.exportJobId}`;
+    card.show(await this.api.get(path));
+    // Of a split export the card now lists the files.
+    if (card.view.files === null) {
+      await this.api.save(`${path}/file`, card.view.fileName, card.view.sizeBytes ?? 0);
+    }
+  }
+
+  /** @param {Card} card @param {number} number */
+  async #part({ view }, number) {
+    const part = view.files?.find((file) => file.number === number);
+    const path = `v1/exports/${view.exportJobId}/files/${number}`;
+    if (part !== undefined) await this.api.save(path, part.name, part.sizeBytes);
+  }
+
+  // What the stream tells.
+
+  /** From the beginning of an export, so that its whole story is there. @param {string} id */
+  #follow(id) {
+    if (this.#followed.has(id)) return;
+    if (this.#followed.size >= MOST_FOLLOWED) {
+      const isDone = (/** @type {string} */ it) =>
+        hasEnded(this.#cards.get(it)?.view.status ?? "EXPIRED");
+      const done = [...this.#followed].find(isDone);
+      if (done === undefined) return;
+      this.#followed.delete(done);
+      this.stream.leave(`job:${done}`);
+    }
+    this.#followed.add(id);
+    this.stream.follow(`job:${id}`, { after: 0 });
+  }
+
+  /** @param {StreamEvent} event */
+  #event(event) {
+    const { job, application } = event.stream;
+    if (application !== undefined && !this.#applications.has(application)) {
+      this.#applications.add(application);
+      this.stream.follow(`application:${application}`);
+    }
+    if (job === undefined) return;
+    const card = this.#cards.get(job);
+    // Another one's request; or one that this page does not show.
+    if (card === undefined ? event.type === "job.queued" : card.take(event)) this.#refresh(job);
+  }
+
+  /** @param {string} id */
+  async #refresh(id) {
+    const view = await this.api.get(`v1/exports/${id}`).catch((error) => {
+      // Out of this caller's reach, or the stream will tell more.
+      if (!(error instanceof Problem)) throw error;
+    });
+    if (view !== undefined) this.#show(view);
+  }
+
+  /** @param {import("./consumer.js").State} state */
+  #state(state) {
+    const element = the("connection");
+    const word = state.state === "ended" ? state.reason : state.state;
+    element.dataset["state"] = state.state;
+    element.textContent = CONNECTION[word] ?? "";
+    this.#isLive = state.state === "live";
+    if (word === "unauthorized") this.signOut(EXPIRED);
+  }
+
+  /** @param {string} channel */
+  #ended(channel) {
+    if (!channel.startsWith("job:")) return;
+    // It stays among the followed: asking again would be refused again.
+    the("connection").textContent = "No live updates";
+    this.#isLive = false;
+  }
+
+  /** Where there is no stream, the list is looked at now and then. */
+  #look() {
+    const isMoving = [...this.#cards.values()].some(({ view }) => !hasEnded(view.status));
+    const knowsAll = this.#isLive && this.#applications.size > 0;
+    if (document.hidden || knowsAll || (this.#isLive && isMoving)) return;
+    this.#load(null).catch((error) => {
+      if (!(error instanceof Problem)) throw error;
+      // A network that is away is told beside the title already.
+      if (error.status === 401) this.signOut(EXPIRED);
+    });
+  }
+
+  /** Does what a person asked for, or says why not. @param {() => Promise<unknown>} act */
+  async #attempt(act) {
+    the("trouble").textContent = "";
+    try {
+      await act();
+    } catch (error) {
+      if (error instanceof DOMException && error.name === "AbortError") return;
+      if (!(error instanceof Problem)) throw error;
+      if (error.status === 401) this.signOut(EXPIRED);
+      else the("trouble").textContent = error.message;
+    }
+  }
+}
+
+/** @param {string} text */
+function say(text) {
+  the("news").textContent = text;
+}
+
+/** @type {Desk | null} */
+let desk = null;
+const form = new RequestForm(async (body, key) => {
+  await desk?.request(body, key);
+});
+
+/** @param {string} [fault] */
+function showDoor(fault = "") {
+  desk?.close();
+  desk = null;
+  sessionStorage.removeItem(STORED);
+  for (const id of ["desk", "sign-out"]) the(id).hidden = true;
+  the("sign-in").hidden = false;
+  the("connection").textContent = "";
+  the("sign-in-fault").textContent = fault;
+  the("token").focus();
+}
+
+/** @param {string} token */
+async function enter(token) {
+  const api = new Api(document.baseURI, token);
+  try {
+    const page = await api.get(`v1/exports?limit=${PAGE}`);
+    const resources = await api.get("v1/resources").catch(() => ({ items: [] }));
+    sessionStorage.setItem(STORED, token);
+    desk = new Desk(api, token, showDoor);
+    form.offer(resources.items);
+    the("sign-in").hidden = true;
+    for (const id of ["desk", "sign-out"]) the(id).hidden = false;
+    desk.open(page.items, page.nextCursor);
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    showDoor(error.message);
+  }
+}
+
+const typed = /** @type {HTMLInputElement} */ (the("token"));
+the("sign-in").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const token = typed.value.trim();
+  typed.value = "";
+  the("sign-in-fault").textContent = "";
+  await enter(token);
+});
+the("sign-out").addEventListener("click", () => showDoor());
+
+const stored = sessionStorage.getItem(STORED);
+if (stored === null) showDoor();
+else await enter(stored);
