@@ -68,6 +68,15 @@ pub enum AuthError {
     Store(#[from] StoreError),
 }
 
+/// Who calls, and until when.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Who.
+    pub caller: Caller,
+    /// When the credential ends.
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
 /// What a credential is to the rate limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Credential {
@@ -102,20 +111,16 @@ impl Authenticator {
         headers: &HeaderMap,
         now: DateTime<Utc>,
     ) -> Result<Caller, AuthError> {
-        let credential = bearer(headers)?;
-        let mut caller = if credential.starts_with(token::PREFIX) {
-            self.token_caller(credential, now).await?
-        } else {
-            let jwt = self.jwt.as_ref().ok_or(AuthError::Invalid)?;
-            jwt.caller(credential).await?
-        };
-        let key = caller
-            .token
-            .map_or(Credential::User(caller.organization, caller.user), Credential::Token);
-        self.rate.take(key).map_err(|retry_after| AuthError::TooMany { retry_after })?;
-        if self.is_revoked(caller.organization, caller.user).await? {
-            return Err(AuthError::Invalid);
-        }
+        Ok(self.identify(headers, now).await?.caller)
+    }
+
+    /// The same, with the end of the credential.
+    pub async fn identify(
+        &self,
+        headers: &HeaderMap,
+        now: DateTime<Utc>,
+    ) -> Result<Identity, AuthError> {
+        let Identity { mut caller, expires_at } = self.admit(bearer(headers)?, now).await?;
         if headers.get_all(ACT_FOR).iter().count() > 1 {
             return Err(AuthError::BadActFor);
         }
@@ -127,7 +132,26 @@ impl Authenticator {
                 .ok_or(AuthError::BadActFor)?;
             caller = self.acting_for(caller, user).await?;
         }
-        Ok(caller)
+        Ok(Identity { caller, expires_at })
+    }
+
+    /// Whom a credential stands for that came without a header.
+    pub async fn admit(&self, credential: &str, now: DateTime<Utc>) -> Result<Identity, AuthError> {
+        let identity = if credential.starts_with(token::PREFIX) {
+            self.token_caller(credential, now).await?
+        } else {
+            let jwt = self.jwt.as_ref().ok_or(AuthError::Invalid)?;
+            jwt.identify(credential).await?
+        };
+        let caller = &identity.caller;
+        let key = caller
+            .token
+            .map_or(Credential::User(caller.organization, caller.user), Credential::Token);
+        self.rate.take(key).map_err(|retry_after| AuthError::TooMany { retry_after })?;
+        if self.is_revoked(caller.organization, caller.user).await? {
+            return Err(AuthError::Invalid);
+        }
+        Ok(identity)
     }
 
     /// Whether a user has lost access, as of [`MEMORY`] ago at most.
@@ -147,7 +171,7 @@ impl Authenticator {
         self.revocations.clear();
     }
 
-    async fn token_caller(&self, text: &str, now: DateTime<Utc>) -> Result<Caller, AuthError> {
+    async fn token_caller(&self, text: &str, now: DateTime<Utc>) -> Result<Identity, AuthError> {
         let sha256 = token::parse(text).ok_or(AuthError::Invalid)?;
         let row = self
             .tokens
@@ -155,7 +179,9 @@ impl Authenticator {
                 Ok::<_, StoreError>(access::find_token(&self.store, &sha256).await?.map(Arc::new))
             })
             .await?;
-        row.filter(|row| is_live(row, now)).map(|row| row.caller.clone()).ok_or(AuthError::Invalid)
+        row.filter(|row| is_live(row, now))
+            .map(|row| Identity { caller: row.caller.clone(), expires_at: row.expires_at })
+            .ok_or(AuthError::Invalid)
     }
 
     async fn acting_for(&self, caller: Caller, user: UserId) -> Result<Caller, AuthError> {

@@ -39,11 +39,15 @@ pub enum Permission {
     ConnectionsAdmin,
     /// Read whatever one's organization's connections may read, by the Fetcher facade.
     FetcherRun,
+    /// Follow the live stream of what one may see.
+    EventsRead,
+    /// Post events to the live stream.
+    EventsWrite,
 }
 
 impl Permission {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::ExportsRead,
         Self::ExportsWrite,
         Self::ExportsActFor,
@@ -52,6 +56,8 @@ impl Permission {
         Self::TokensAdmin,
         Self::ConnectionsAdmin,
         Self::FetcherRun,
+        Self::EventsRead,
+        Self::EventsWrite,
     ];
 
     /// The scope's name in tokens and claims, e.g. `exports:read`.
@@ -65,6 +71,8 @@ impl Permission {
             Self::TokensAdmin => "tokens:admin",
             Self::ConnectionsAdmin => "connections:admin",
             Self::FetcherRun => "fetcher:run",
+            Self::EventsRead => "events:read",
+            Self::EventsWrite => "events:write",
         }
     }
 }

@@ -24,6 +24,7 @@ use super::{
     ApiState,
     problem::{Problem, ProblemCode},
 };
+use crate::auth::Identity;
 
 /// Time that a body has to arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
@@ -49,6 +50,17 @@ impl FromRequestParts<Arc<ApiState>> for Authorized {
 
     async fn from_request_parts(parts: &mut Parts, state: &Arc<ApiState>) -> Result<Self, Problem> {
         Ok(Self(state.authenticator.authenticate(&parts.headers, Utc::now()).await?))
+    }
+}
+
+/// The authenticated caller, and when its credential ends.
+pub struct Identified(pub Identity);
+
+impl FromRequestParts<Arc<ApiState>> for Identified {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &Arc<ApiState>) -> Result<Self, Problem> {
+        Ok(Self(state.authenticator.identify(&parts.headers, Utc::now()).await?))
     }
 }
 

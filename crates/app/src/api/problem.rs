@@ -35,7 +35,9 @@ pub enum ProblemCode {
     JobRunning,
     JobEnded,
     NotCompleted,
+    ClientIdReused,
     FileGone,
+    ResyncRequired,
     BodyTooLarge,
     UnsupportedMediaType,
     RangeNotSatisfiable,
@@ -47,11 +49,12 @@ pub enum ProblemCode {
     FileDamaged,
     Unavailable,
     StorageUnavailable,
+    AtCapacity,
 }
 
 impl ProblemCode {
     /// All of them, in the order of their statuses.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 26] = [
         Self::MalformedRequest,
         Self::InvalidParameter,
         Self::Unauthenticated,
@@ -63,7 +66,9 @@ impl ProblemCode {
         Self::JobRunning,
         Self::JobEnded,
         Self::NotCompleted,
+        Self::ClientIdReused,
         Self::FileGone,
+        Self::ResyncRequired,
         Self::BodyTooLarge,
         Self::UnsupportedMediaType,
         Self::RangeNotSatisfiable,
@@ -75,6 +80,7 @@ impl ProblemCode {
         Self::FileDamaged,
         Self::Unavailable,
         Self::StorageUnavailable,
+        Self::AtCapacity,
     ];
 
     /// The HTTP status.
@@ -86,15 +92,19 @@ impl ProblemCode {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::JobRunning | Self::JobEnded | Self::NotCompleted => StatusCode::CONFLICT,
-            Self::FileGone => StatusCode::GONE,
+            Self::JobRunning | Self::JobEnded | Self::NotCompleted | Self::ClientIdReused => {
+                StatusCode::CONFLICT
+            }
+            Self::FileGone | Self::ResyncRequired => StatusCode::GONE,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::InvalidRequest | Self::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::RateLimited | Self::QueueFull => StatusCode::TOO_MANY_REQUESTS,
             Self::Internal | Self::FileDamaged => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Unavailable | Self::StorageUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable | Self::StorageUnavailable | Self::AtCapacity => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 
@@ -112,7 +122,10 @@ impl ProblemCode {
             Self::JobRunning => "JOB_RUNNING",
             Self::JobEnded => "JOB_ENDED",
             Self::NotCompleted => "NOT_COMPLETED",
+            Self::ClientIdReused => "CLIENT_ID_REUSED",
             Self::FileGone => "FILE_GONE",
+            // A word of the stream's protocol.
+            Self::ResyncRequired => "resync.required",
             Self::BodyTooLarge => "BODY_TOO_LARGE",
             Self::UnsupportedMediaType => "UNSUPPORTED_MEDIA_TYPE",
             Self::RangeNotSatisfiable => "RANGE_NOT_SATISFIABLE",
@@ -124,6 +137,7 @@ impl ProblemCode {
             Self::FileDamaged => "FILE_DAMAGED",
             Self::Unavailable => "UNAVAILABLE",
             Self::StorageUnavailable => "STORAGE_UNAVAILABLE",
+            Self::AtCapacity => "AT_CAPACITY",
         }
     }
 
@@ -141,7 +155,9 @@ impl ProblemCode {
             Self::JobRunning => "The export has not ended",
             Self::JobEnded => "The export has already ended",
             Self::NotCompleted => "There is no file",
+            Self::ClientIdReused => "The client id was used before",
             Self::FileGone => "The file is gone",
+            Self::ResyncRequired => "The position cannot be trusted",
             Self::BodyTooLarge => "The body is too large",
             Self::UnsupportedMediaType => "Unsupported media type",
             Self::RangeNotSatisfiable => "Range not satisfiable",
@@ -153,6 +169,7 @@ impl ProblemCode {
             Self::FileDamaged => "The stored file is not the one that was written",
             Self::Unavailable => "Temporarily unavailable",
             Self::StorageUnavailable => "The object store is unavailable",
+            Self::AtCapacity => "No room for another live stream",
         }
     }
 
@@ -182,7 +199,13 @@ impl ProblemCode {
             Self::NotCompleted => {
                 "Only a COMPLETED export has a file. Wait while it runs; when it has failed, run it again."
             }
+            Self::ClientIdReused => {
+                "The same `clientId` came with another body before. Nothing was appended; use a new one."
+            }
             Self::FileGone => "The file has expired or was deleted. Run the export again.",
+            Self::ResyncRequired => {
+                "The events after this position are gone, or it is of another epoch or above the head. Load the channel's snapshot and go on from its `sequence`; `floor`, `head` and `epoch` say where the channel is."
+            }
             Self::BodyTooLarge => "The body is larger than this service takes.",
             Self::UnsupportedMediaType => "Send `Content-Type: application/json`, uncompressed.",
             Self::RangeNotSatisfiable => {
@@ -208,6 +231,9 @@ impl ProblemCode {
             }
             Self::Unavailable => "The service cannot reach what it needs. Try again later.",
             Self::StorageUnavailable => "The file cannot be read right now. Try again later.",
+            Self::AtCapacity => {
+                "This process serves as many live streams as it may, or is stopping. Wait as long as `Retry-After` says."
+            }
         }
     }
 }
@@ -222,6 +248,18 @@ pub struct Problem {
     retry_after: Option<Duration>,
     challenge: Option<String>,
     content_range: Option<String>,
+    position: Option<Position>,
+}
+
+/// Where a channel is, told to who must load its snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Position {
+    /// The highest sequence that was purged.
+    pub floor: u64,
+    /// The highest sequence that was given.
+    pub head: u64,
+    /// The generation of the store.
+    pub epoch: String,
 }
 
 /// The body of a problem.
@@ -241,6 +279,15 @@ pub struct ProblemView {
     code: &'static str,
     /// Every wrong field; empty for problems that are not about fields.
     errors: Vec<FieldErrorView>,
+    /// With `resync.required` alone: the highest sequence that was purged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    floor: Option<u64>,
+    /// With `resync.required` alone: the highest sequence that was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    head: Option<u64>,
+    /// With `resync.required` alone: the generation of the store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epoch: Option<String>,
 }
 
 /// One wrong field.
@@ -265,7 +312,14 @@ impl Problem {
             retry_after: None,
             challenge: None,
             content_range: None,
+            position: None,
         }
+    }
+
+    /// The position of who asks cannot be trusted; this is where the channel is.
+    pub fn resync(position: Position) -> Self {
+        let detail = "Load the channel's snapshot and go on from its sequence.";
+        Self { position: Some(position), ..Self::new(ProblemCode::ResyncRequired, detail) }
     }
 
     /// Nothing is there, or nothing that this caller may know of.
@@ -430,6 +484,9 @@ impl IntoResponse for Problem {
                     message: error.message.clone(),
                 })
                 .collect(),
+            floor: self.position.as_ref().map(|position| position.floor),
+            head: self.position.as_ref().map(|position| position.head),
+            epoch: self.position.as_ref().map(|position| position.epoch.clone()),
         };
         let body = serde_json::to_string(&view).unwrap_or_else(|_| "{}".to_owned());
         self.answer(PROBLEM_JSON, body)
@@ -475,6 +532,8 @@ pub enum Outcome {
     Partial,
     /// It is elsewhere for now.
     Found,
+    /// The caller has it already.
+    NotModified,
     /// The service cannot do its work; for readiness alone.
     NotReady,
 }
@@ -489,6 +548,7 @@ impl Outcome {
             Self::NoContent => StatusCode::NO_CONTENT,
             Self::Partial => StatusCode::PARTIAL_CONTENT,
             Self::Found => StatusCode::FOUND,
+            Self::NotModified => StatusCode::NOT_MODIFIED,
             Self::NotReady => StatusCode::SERVICE_UNAVAILABLE,
         }
     }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use chrono::{DateTime, Utc};
 use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use outport_domain::{
     caller::{Caller, is_plain_address},
@@ -13,7 +14,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::{
-    AuthError,
+    AuthError, Identity,
     jwks::{KeyError, KeyRing, KeySource, VerifyingKey},
 };
 
@@ -87,6 +88,11 @@ impl JwtVerifier {
 
     /// The caller that a token stands for.
     pub async fn caller(&self, token: &str) -> Result<Caller, AuthError> {
+        Ok(self.identify(token).await?.caller)
+    }
+
+    /// The same, with the end of the token: clocks may differ by the same leeway there.
+    pub async fn identify(&self, token: &str) -> Result<Identity, AuthError> {
         if token.len() > MOST_BYTES {
             return Err(AuthError::Invalid);
         }
@@ -104,7 +110,13 @@ impl JwtVerifier {
             .into_iter()
             .find_map(|index| self.verify(token, &keys[index]))
             .ok_or(AuthError::Invalid)?;
-        self.read(&claims).ok_or(AuthError::Invalid)
+        let expires_at = claims.get("exp").and_then(Value::as_f64).and_then(|end| {
+            DateTime::from_timestamp(end as i64 + LEEWAY as i64, 0)
+        });
+        let caller = self.read(&claims).ok_or(AuthError::Invalid)?;
+        // One without an end was refused above; one that no calendar has ends now.
+        let expires_at = Some(expires_at.unwrap_or_else(Utc::now));
+        Ok(Identity { caller, expires_at })
     }
 
     fn verify(&self, token: &str, key: &VerifyingKey) -> Option<Map<String, Value>> {

@@ -1,0 +1,95 @@
+//! Many channels on one WebSocket: its beginning and its end.
+
+mod connection;
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{
+        State,
+        ws::{WebSocket, WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
+    },
+    http::{HeaderMap, header::AUTHORIZATION},
+    response::Response,
+};
+use chrono::Utc;
+use futures::StreamExt as _;
+use tokio::{sync::oneshot, time::timeout};
+
+use self::connection::{Connection, Exit};
+use super::{
+    Admitted,
+    outbox::{GRACE, Goodbye, Outbox},
+    visitor::Visitor,
+};
+use crate::api::{
+    ApiState,
+    channels::access,
+    problem::{Problem, ProblemCode, ProblemView},
+};
+
+const TRANSPORT: &str = "websocket";
+/// Bytes of a frame of a client.
+const FRAME_BYTES: usize = 64 * 1024;
+
+/// Follows many channels on one connection.
+///
+/// The frames are JSON texts; the page on the live stream describes them.
+#[utoipa::path(get, path = "/v1/stream", tag = "events",
+    security(("bearer" = ["events:read"]), ()),
+    responses(
+        (status = 101, description = "A WebSocket"),
+        (status = 400, description = "No WebSocket was asked for", body = ProblemView),
+        (status = 401, description = "The header's credential is not valid", body = ProblemView),
+        (status = 503, description = "At capacity, or stopping", body = ProblemView),
+    ))]
+pub async fn socket(
+    State(state): State<Arc<ApiState>>,
+    headers: HeaderMap,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, Problem> {
+    let upgrade = upgrade.map_err(|_| {
+        Problem::new(ProblemCode::MalformedRequest, "This address takes WebSockets alone.")
+    })?;
+    let visitor = if headers.contains_key(AUTHORIZATION) {
+        let identity = state.authenticator.identify(&headers, Utc::now()).await?;
+        access::may_follow(&identity.caller)?;
+        Some(state.stream.visitor(identity))
+    } else {
+        None
+    };
+    let admitted = state.stream.admit()?;
+    let upgrade = upgrade.max_message_size(FRAME_BYTES).max_frame_size(FRAME_BYTES);
+    Ok(upgrade.on_upgrade(move |socket| serve(state, socket, visitor, admitted)))
+}
+
+async fn serve(
+    state: Arc<ApiState>,
+    socket: WebSocket,
+    visitor: Option<Visitor>,
+    _admitted: Admitted,
+) {
+    let _counted = state.metrics.stream.connection(TRANSPORT);
+    let config = state.stream.config();
+    let (sink, mut client) = socket.split();
+    let (outbox, writer) = Outbox::new(sink, config.queue_bytes, config.stall, config.heartbeat);
+    let (goodbye, said) = oneshot::channel();
+    let (trouble, troubled) = oneshot::channel();
+    let writing = tokio::spawn(writer.run(said, trouble));
+    let mut connection = Connection::new(Arc::clone(&state), outbox, visitor);
+    let exit = connection.run(&mut client, troubled).await;
+    let (code, reason, notices) = match exit {
+        Exit::Close(code, reason) => (code, reason, Vec::new()),
+        Exit::Told(code, reason, notices) => (code, reason, notices),
+        Exit::Gone => (1000, "", Vec::new()),
+    };
+    state.metrics.stream.closed(TRANSPORT, code);
+    // Nothing that still waits is sent.
+    drop(connection);
+    drop(goodbye.send(Goodbye { notices, code, reason }));
+    // Reading on lets the client's answer in, and ours out.
+    let parted = async { while let Some(Ok(_)) = client.next().await {} };
+    if timeout(GRACE, parted).await.is_err() {
+        writing.abort();
+    }
+}
