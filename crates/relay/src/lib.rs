@@ -24,6 +24,7 @@ pub mod broker;
 pub mod handler;
 pub mod handlers;
 pub mod mail;
+pub mod notifier;
 mod pause;
 pub mod reconcile;
 pub mod registry;
@@ -32,6 +33,7 @@ mod window;
 
 pub use batch::{BatchHandler, Verdict};
 pub use handler::{Delivery, Disposition, Done, Handler, HandlerError};
+pub use notifier::{Event, Notifier, NotifierConfig, Sent, Subscription};
 pub use reconcile::Reconciler;
 pub use registry::{DuplicateHandler, Registry};
 pub use tick::{Outcome, Relay};

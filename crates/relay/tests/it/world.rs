@@ -23,6 +23,7 @@ use outport_store::{
     deliveries::{self, DeliveryFilter, DeliveryView},
     jobs::{self, ClaimPolicy, FinishPolicy, Finished, RunEnd},
     submit::{self, NewJob, Submitted},
+    telling::Account,
 };
 use sqlx::{Connection as _, Executor as _, PgConnection};
 use uuid::Uuid;
@@ -127,6 +128,32 @@ impl World {
         .await;
     }
 
+    /// The same over a wire to the server. On `PostgreSQL` only.
+    pub async fn connect_over(&self, port: u16) -> Store {
+        let mut url = url::Url::parse(&self.url).expect("a URL");
+        url.set_port(Some(port)).expect("a URL with a host");
+        let acquire_timeout = Duration::from_secs(1);
+        let config = StoreConfig { url: url.into(), max_connections: 5, acquire_timeout };
+        Store::connect(&config).await.expect("a store")
+    }
+
+    /// Where the server listens. On `PostgreSQL` only.
+    pub fn port(&self) -> u16 {
+        url::Url::parse(&self.url).expect("a URL").port().unwrap_or(5432)
+    }
+
+    /// Runs statements that no code of ours runs.
+    pub async fn force(&self, sql: &str) {
+        if let Some(path) = self.url.strip_prefix("sqlite://") {
+            let connection = rusqlite::Connection::open(path).expect("a connection");
+            connection.busy_timeout(PATIENCE).expect("a time limit");
+            return connection.execute_batch(sql).expect("statements");
+        }
+        let mut connection = PgConnection::connect(&self.url).await.expect("a connection");
+        connection.execute(sqlx::AssertSqlSafe(sql)).await.expect("statements");
+        connection.close().await.expect("a goodbye");
+    }
+
     /// Deletes all deliveries, as no code of ours does. On `PostgreSQL` only.
     pub async fn lose_deliveries(&self) {
         let mut connection = PgConnection::connect(&self.url).await.expect("a connection");
@@ -206,6 +233,7 @@ impl World {
                 cooperative: None,
             },
             resource: "order".to_owned(),
+            application: "outport".to_owned(),
             format: Format::Csv,
             compression: Compression::None,
             split: false,
@@ -246,7 +274,8 @@ impl World {
         };
         let mut tx = self.store.begin().await.expect("a transaction");
         let end = end(&claim.job);
-        let finished = jobs::finish(&mut tx, &claim.fence, &end, &policy).await.expect("an end");
+        let finished = jobs::finish(&mut tx, &claim.fence, &end, &policy, &Account::default()).await;
+        let finished = finished.expect("an end");
         tx.commit().await.expect("a commit");
         finished
     }
