@@ -38,7 +38,7 @@ export class Card {
   #actions;
   /** When the state was last told: what is older, as in a replay, does not take it back. */
   #toldAt;
-  /** @type {StreamEvent[]} in the order of their time */
+  /** @type {StreamEvent[]} in their order */
   #events = [];
   /** How many of them are on the page; -1 when they must be put there anew. */
   #shown = 0;
@@ -84,10 +84,8 @@ export class Card {
   take(event) {
     const last = this.#events.at(-1);
     this.#events.push(event);
-    if (last !== undefined && last.time > event.time) {
-      this.#events.sort((one, other) =>
-        one.time < other.time ? -1 : Number(one.time > other.time),
-      );
+    if (last !== undefined && order(last) > order(event)) {
+      this.#events.sort((one, other) => (order(one) < order(other) ? -1 : 1));
       this.#shown = -1;
     }
     if (this.#events.length > MOST_EVENTS) {
@@ -240,6 +238,10 @@ export class Card {
     });
   }
 }
+
+/** By time, and by id within a moment: of two channels each may be told first.
+ * @param {StreamEvent} event */
+const order = ({ time, id }) => `${time} ${id}`;
 
 /** @param {string} text */
 function item(text) {

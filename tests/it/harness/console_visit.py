@@ -1,0 +1,259 @@
+"""Visits the console with a real browser, and prints as JSON what it saw.
+
+Argument: JSON with `chromium` (a program), `api` (a URL), `token`, `folder` (for the file
+that is downloaded, and for pictures), `scripts` and `table` (the conformance cases for consumers),
+`revoke` (a command that takes the token's access away) and `env` (its variables).
+The browser reaches the API through a port of this script, which can be closed like a network.
+"""
+
+import asyncio
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
+
+from playwright.async_api import async_playwright, expect
+
+PATIENCE = 60_000
+OUTAGE_SECONDS = 5
+# What a browser itself says of a network that is gone.
+OUTAGE = re.compile(r"WebSocket connection to|net::ERR_(CONNECTION|EMPTY|SOCKET)")
+# What happens in the page besides what it shows.
+WATCH = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (event) => {
+  window.violations.push(`${event.violatedDirective}: ${event.blockedURI}`);
+});
+"""
+# Who has neither a text nor a label.
+NAMELESS = """
+() => [...document.querySelectorAll("button, input, select, progress, a, img")]
+  .filter((it) => it.checkVisibility() && !it.ariaLabel && !it.textContent.trim()
+    && !(it.labels && it.labels.length) && !(it instanceof HTMLImageElement && it.alt === ""))
+  .map((it) => it.outerHTML)
+"""
+
+
+class Network:
+    """A port that leads to another one, until it is cut."""
+
+    def __init__(self, upstream):
+        self.upstream, self.port, self.server, self.writers = upstream, 0, None, set()
+
+    async def open(self):
+        self.server = await asyncio.start_server(self.lead, "127.0.0.1", self.port)
+        self.port = self.server.sockets[0].getsockname()[1]
+
+    async def cut(self):
+        self.server.close()
+        for writer in list(self.writers):
+            writer.transport.abort()
+
+    async def lead(self, reader, writer):
+        other_reader, other_writer = await asyncio.open_connection("127.0.0.1", self.upstream)
+        pair = {writer, other_writer}
+        self.writers |= pair
+        ways = (self.copy(reader, other_writer), self.copy(other_reader, writer))
+        await asyncio.gather(*ways, return_exceptions=True)
+        self.writers -= pair
+
+    @staticmethod
+    async def copy(reader, writer):
+        try:
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        finally:
+            writer.close()
+
+
+class Visit:
+    """One page, and what is asked of the API beside it."""
+
+    def __init__(self, asked, network, page):
+        self.asked, self.network, self.page, self.seen = asked, network, page, {}
+        self.messages = []
+        page.on("console", self.heard)
+        page.on("pageerror", lambda error: self.messages.append(str(error)))
+
+    def heard(self, message):
+        if message.type in ("error", "warning") and not OUTAGE.search(message.text):
+            self.messages.append(message.text)
+
+    def call(self, method, path, body=None):
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"authorization": f"Bearer {self.asked['token']}"}
+        if data is not None:
+            headers["content-type"] = "application/json"
+        url = self.asked["api"] + path
+        request = urllib.request.Request(url, data=data, headers=headers, method=method)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    async def picture(self, name):
+        path = pathlib.Path(self.asked["folder"]) / f"{name}.png"
+        await self.page.screenshot(path=path, full_page=True)
+
+    async def sign_in(self):
+        page = self.page
+        await page.goto(f"http://127.0.0.1:{self.network.port}/")
+        token = page.get_by_label("Token")
+        await expect(token).to_be_focused()
+        await self.picture("door")
+        await token.fill("opt_wrong")
+        await token.press("Enter")
+        await expect(page.locator("#sign-in-fault")).not_to_be_empty()
+        # The browser says of itself that an answer was 401.
+        self.messages.clear()
+        await token.fill(self.asked["token"])
+        await token.press("Enter")
+        await expect(page.get_by_role("heading", name="New export")).to_be_visible()
+        await expect(page.locator("#connection")).to_have_text("Live")
+
+    async def complaint(self):
+        """A wrong request is told field by field, and the focus goes there."""
+        page = self.page
+        await page.get_by_role("button", name="Add a filter").click()
+        await page.get_by_label("Operator").select_option("EQ")
+        await page.get_by_label("Column").select_option("amount")
+        await page.get_by_label("Value", exact=True).fill("many")
+        await page.get_by_role("button", name="Request the export").click()
+        await expect(page.locator("#faults li")).to_have_count(1)
+        await expect(page.locator("#faults")).to_be_focused()
+        self.seen["complaint"] = await page.locator("#faults li").inner_text()
+        self.messages.clear()
+        await self.picture("complaint")
+        # The same, and right: rows from the first on, which are all.
+        await page.get_by_label("Operator").select_option("GTE")
+        await page.get_by_label("Value", exact=True).fill("1")
+
+    def card(self, job):
+        return self.page.locator(f'.card[data-id="{job}"]')
+
+    async def newest(self):
+        return await self.page.locator(".card").first.get_attribute("data-id")
+
+    async def moved(self, card, above):
+        """Waits until the bar is further than it was."""
+        bar = await card.locator("progress").element_handle()
+        await self.page.wait_for_function(
+            "([bar, above]) => bar.hasAttribute('value') && bar.value > above",
+            arg=[bar, above],
+            timeout=PATIENCE,
+        )
+        return await bar.evaluate("(bar) => bar.value")
+
+    async def follow_through_an_outage(self):
+        page, network = self.page, self.network
+        await page.get_by_role("button", name="Request the export").click()
+        await expect(page.locator(".card")).to_have_count(1)
+        job = await self.newest()
+        card = self.card(job)
+        await card.locator("summary").click()
+        first = await self.moved(card, 0)
+        second = await self.moved(card, first)
+        await self.picture("running")
+        await network.cut()
+        await expect(page.locator("#connection")).to_have_text("Reconnecting…")
+        # The outage itself; nothing is waited for.
+        await asyncio.sleep(OUTAGE_SECONDS)
+        before = await card.locator("progress").evaluate("(bar) => bar.value")
+        await network.open()
+        await expect(page.locator("#connection")).to_have_text("Live", timeout=PATIENCE)
+        after = await self.moved(card, before)
+        await expect(card.locator(".badge")).to_have_text("COMPLETED", timeout=PATIENCE)
+        wanted = self.call("GET", f"/v1/channels/job:{job}/events?after=0&limit=1000")["events"]
+        await expect(card.locator(".events > li")).to_have_count(len(wanted), timeout=PATIENCE)
+        shown = await card.locator(".events > li").evaluate_all(
+            "(all) => all.map((it) => it.dataset.event)"
+        )
+        self.seen["job"] = self.call("GET", f"/v1/exports/{job}")
+        self.seen["bar"] = [first, second, before, after]
+        self.seen["shown"], self.seen["stored"] = shown, [event["id"] for event in wanted]
+        await self.picture("completed")
+        async with page.expect_download() as downloading:
+            await card.get_by_role("button", name="Download").click()
+        download = await downloading.value
+        path = pathlib.Path(self.asked["folder"]) / "downloaded"
+        await download.save_as(path)
+        self.seen["file"] = {"path": str(path), "name": download.suggested_filename}
+
+    async def follow_another_ones(self):
+        """What is requested elsewhere appears by itself; it is canceled here."""
+        job = self.call("POST", "/v1/exports", {"resource": "slow"})["exportJobId"]
+        card = self.card(job)
+        await self.moved(card, 0)
+        await card.get_by_role("button", name="Cancel").click()
+        await expect(card.locator(".badge")).to_have_text("CANCELED", timeout=PATIENCE)
+        await expect(card.get_by_role("button", name="Cancel")).to_be_hidden()
+        self.seen["canceled"] = self.call("GET", f"/v1/exports/{job}")["status"]
+
+    async def look_around(self):
+        page = self.page
+        self.seen["nameless"] = await page.evaluate(NAMELESS)
+        self.seen["news"] = await page.locator("#news").inner_text()
+        where = "() => [location.href, document.cookie, localStorage.length, sessionStorage.length]"
+        self.seen["kept"] = await page.evaluate(where)
+        scripts, table = pathlib.Path(self.asked["scripts"]), pathlib.Path(self.asked["table"])
+        run = scripts.read_text(encoding="utf-8").replace("export function", "function")
+        self.seen["differences"] = await page.evaluate(
+            'async (table) => { const { Consumer } = await import("/console/consumer.js");'
+            f" {run}; return differences(Consumer, JSON.parse(table)); }}",
+            table.read_text(encoding="utf-8"),
+        )
+        # Signed in again after a reload, and not after signing out.
+        await page.reload()
+        await expect(page.locator(".card")).to_have_count(2)
+        self.seen["violations"] = await page.evaluate("window.violations")
+        await page.set_viewport_size({"width": 390, "height": 844})
+        await self.picture("narrow")
+        wide = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        self.seen["overflow"] = await page.evaluate(wide)
+        await page.emulate_media(color_scheme="dark")
+        await self.picture("dark")
+        await page.get_by_role("button", name="Sign out").click()
+        await page.reload()
+        await expect(page.get_by_label("Token")).to_be_visible()
+        self.seen["messages"] = list(self.messages)
+
+    async def lose_access(self):
+        """Who is revoked is shown the door without touching anything."""
+        page = self.page
+        await page.get_by_label("Token").fill(self.asked["token"])
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.locator("#connection")).to_have_text("Live")
+        subprocess.run(self.asked["revoke"], env=self.asked["env"], check=True)
+        fault = "The token is not accepted any more."
+        await expect(page.locator("#sign-in-fault")).to_have_text(fault, timeout=PATIENCE)
+        self.seen["left"] = await page.locator(".card").count()
+
+
+async def main():
+    asked = json.loads(sys.argv[1])
+    network = Network(urllib.parse.urlsplit(asked["api"]).port)
+    await network.open()
+    async with async_playwright() as playwright:
+        # The sandbox needs rights that a container's root has not.
+        browser = await playwright.chromium.launch(
+            executable_path=asked["chromium"], args=["--no-sandbox"]
+        )
+        context = await browser.new_context(viewport={"width": 1280, "height": 900})
+        context.set_default_timeout(PATIENCE)
+        await context.add_init_script(WATCH)
+        visit = Visit(asked, network, await context.new_page())
+        await visit.sign_in()
+        await visit.page.get_by_label("Resource").select_option("slow")
+        await visit.complaint()
+        await visit.follow_through_an_outage()
+        await visit.follow_another_ones()
+        await visit.look_around()
+        await visit.lose_access()
+        await browser.close()
+    await network.cut()
+    print(json.dumps(visit.seen))
+
+
+asyncio.run(main())
