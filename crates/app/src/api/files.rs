@@ -39,6 +39,10 @@ use super::{
     range::{Asked, asked},
 };
 
+/// Asks with `never` for the bytes themselves, also where the object store would give them: the
+/// script of a page may not be led to another origin.
+const REDIRECT: HeaderName = HeaderName::from_static("x-outport-redirect");
+
 /// Who downloads, for the audit.
 pub struct Downloader {
     /// The user.
@@ -144,6 +148,7 @@ fn header_of(content_type: &str) -> String {
     params(
         ("id" = Uuid, Path),
         ("Range" = Option<String>, Header, description = "One range of bytes"),
+        ("X-Outport-Redirect" = Option<String>, Header, description = "`never`: the bytes come from here"),
     ),
     responses(
         (status = 302, description = "A pre-signed URL of the object store, for some minutes; never of a sealed file"),
@@ -177,6 +182,7 @@ pub async fn file(
         ("id" = Uuid, Path),
         ("number" = u32, Path, description = "From 1"),
         ("Range" = Option<String>, Header, description = "One range of bytes"),
+        ("X-Outport-Redirect" = Option<String>, Header, description = "`never`: the bytes come from here"),
     ),
     responses(
         (status = 302, description = "A pre-signed URL of the object store, for some minutes; never of a sealed file"),
@@ -277,7 +283,8 @@ pub async fn deliver(
         return Ok(head(&served, &etag, range.as_ref()));
     }
     // The audit is written when the store has agreed and before the first byte leaves.
-    if let Some(url) = presigned(state, job, &served, now).await? {
+    let may_redirect = text(headers, &REDIRECT) != Some("never");
+    if may_redirect && let Some(url) = presigned(state, job, &served, now).await? {
         audit(state, job, &served, downloader, now).await?;
         return Ok((Outcome::Found.status(), [(header::LOCATION, url)]).into_response());
     }

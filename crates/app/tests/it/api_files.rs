@@ -113,9 +113,15 @@ async fn a_store_with_public_urls_is_redirected_to(world: &World) {
     assert!(location.ends_with("expires=120"), "{location}");
     assert_eq!(answer.headers()[header::CACHE_CONTROL], "no-store");
     assert_eq!(world.downloads(job.id).await.len(), 1);
+    // A page's script could not follow it.
+    let request = world.get(&path).header("x-outport-redirect", "never");
+    let answer = request.send().await.expect("an answer");
+    assert_eq!(answer.status(), 200);
+    assert!(!answer.bytes().await.expect("the file").is_empty());
+    assert_eq!(world.downloads(job.id).await.len(), 2);
     let head = world.request(Method::HEAD, &path).send().await.expect("an answer");
     assert_eq!(head.status(), 200);
-    assert_eq!(world.downloads(job.id).await.len(), 1);
+    assert_eq!(world.downloads(job.id).await.len(), 2);
 }
 
 async fn the_address_behind_our_own_proxy_is_the_one_it_wrote(world: &World) {
