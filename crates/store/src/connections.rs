@@ -6,8 +6,8 @@ use outport_domain::{
     id::{ConnectionId, OrganizationId},
 };
 use sea_orm::{
-    ActiveModelTrait as _, ColumnTrait as _, EntityTrait as _, IntoActiveModel as _,
-    PaginatorTrait as _, QueryFilter as _, QueryOrder as _, QuerySelect as _, Select,
+    ActiveModelTrait as _, ColumnTrait as _, DbErr, EntityTrait as _, IntoActiveModel as _,
+    PaginatorTrait as _, QueryFilter as _, QueryOrder as _, QuerySelect as _, Select, SqlErr,
 };
 
 use crate::{
@@ -42,19 +42,31 @@ fn of(organization: OrganizationId) -> Select<Entity> {
         .filter(Column::DeletedAt.is_null())
 }
 
-/// Stores a new connection.
+/// Stores a new connection. After [`Changed::NameTaken`] nothing more can be written in this
+/// transaction.
 pub async fn create(tx: &mut Tx, connection: &Connection) -> Result<Changed, StoreError> {
     if is_name_taken(tx, connection).await? {
         return Ok(Changed::NameTaken);
     }
-    Entity::insert(row(connection).into_active_model())
+    let inserted = Entity::insert(row(connection).into_active_model())
         .exec_without_returning(tx.connection())
-        .await?;
-    Ok(Changed::Done)
+        .await;
+    Ok(unless_taken(inserted)?.map_or(Changed::NameTaken, |_| Changed::Done))
 }
 
-/// Whether another connection of the organization has this name. The unique index has the last
-/// word between two that ask at once.
+/// Between two that ask for a name at once the unique index has the last word: `None` for the
+/// one that it refuses.
+fn unless_taken<T>(written: Result<T, DbErr>) -> Result<Option<T>, StoreError> {
+    match written {
+        Ok(written) => Ok(Some(written)),
+        Err(error) if matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_))) => {
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether another connection of the organization has this name.
 async fn is_name_taken(tx: &Tx, connection: &Connection) -> Result<bool, StoreError> {
     let others = of(connection.organization)
         .filter(Column::Name.eq(&connection.name))
@@ -105,7 +117,8 @@ pub async fn list(
     Ok(Listed { items: rows.into_iter().map(read).collect::<Result<_, _>>()?, total })
 }
 
-/// Writes a changed connection.
+/// Writes a changed connection. After [`Changed::NameTaken`] nothing more can be written in this
+/// transaction.
 pub async fn update(tx: &mut Tx, connection: &Connection) -> Result<Changed, StoreError> {
     if is_name_taken(tx, connection).await? {
         return Ok(Changed::NameTaken);
@@ -116,8 +129,12 @@ pub async fn update(tx: &mut Tx, connection: &Connection) -> Result<Changed, Sto
         .filter(Column::OrganizationId.eq(connection.organization.uuid()))
         .filter(Column::DeletedAt.is_null())
         .exec(tx.connection())
-        .await?;
-    Ok(if changed.rows_affected == 1 { Changed::Done } else { Changed::NotFound })
+        .await;
+    Ok(match unless_taken(changed)?.map(|changed| changed.rows_affected) {
+        None => Changed::NameTaken,
+        Some(0) => Changed::NotFound,
+        Some(_) => Changed::Done,
+    })
 }
 
 /// Deletes a connection, its secrets first of all; its name is free again. `false` when this

@@ -1,5 +1,7 @@
 //! Connections that an organization stores, as a client manages them.
 
+use std::time::Duration;
+
 use outport_contract::credentials;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
@@ -10,6 +12,9 @@ use crate::api_world::{Options, World, facade_connections, json};
 fn options() -> Options {
     Options { facade: Some(Vec::new()), ..Options::default() }
 }
+
+/// How long anything may take that is expected to happen soon.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 const BASE: &str = "/v1/management/connections";
 const PEM: &str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
@@ -279,4 +284,69 @@ async fn without_the_facade_there_is_nothing_at_its_addresses() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn of_those_who_ask_for_one_name_at_once_one_gets_it_and_the_others_are_told() {
+    World::on_sqlite(options(), one_name).await;
+    World::on_postgres(options(), one_name).await;
+}
+
+async fn one_name(world: &World) {
+    let body = shop();
+    let asking = (0..8).map(|_| send(world, Method::POST, BASE, &body));
+    let mut answers = futures::future::join_all(asking).await;
+    answers.sort_by_key(|(status, _)| *status);
+    assert_eq!(answers[0].0, 201, "{answers:?}");
+    for (status, answer) in &answers[1..] {
+        assert_eq!((*status, &answer["code"]), (409, &json!("FET-1002")), "{answer}");
+    }
+    let (_, page) = get(world, BASE).await;
+    assert_eq!(page["total"], 1);
+}
+
+/// Between the look for the name and the write somebody else takes it: the other's transaction
+/// has not committed when the look passes, and commits when the write waits for it.
+#[tokio::test]
+async fn a_name_that_is_taken_between_look_and_write_is_told_as_taken() {
+    World::on_postgres(options(), async |world| {
+        let path = stored(world, &shop()).await;
+        for (name, method, path) in
+            [("first", Method::POST, BASE), ("second", Method::PATCH, &*path)]
+        {
+            let mut other = PgConnection::connect(&world.database_url).await.expect("the state");
+            let take = "INSERT INTO connections SELECT (jsonb_populate_record(c, jsonb_build_object(\
+                        'id', gen_random_uuid(), 'name', $1::text))).* FROM connections c \
+                        WHERE name = 'shop'";
+            let mut taking = other.begin().await.expect("a transaction");
+            sqlx::query(take).bind(name).execute(&mut *taking).await.expect("a row");
+            let body = with(json!({"configName": name}));
+            let asking = send(world, method, path, &body);
+            let committing = async {
+                waits_for_a_lock(&world.database_url).await;
+                taking.commit().await.expect("a commit");
+            };
+            let ((status, answer), ()) = tokio::join!(asking, committing);
+            assert_eq!((status, &answer["code"]), (409, &json!("FET-1002")), "{answer}");
+        }
+        let (_, page) = get(world, BASE).await;
+        assert_eq!(page["total"], 3, "the two that took the names, and the first");
+    })
+    .await;
+}
+
+/// Looks until a statement in this database waits for another one's lock.
+async fn waits_for_a_lock(url: &str) {
+    let mut connection = PgConnection::connect(url).await.expect("the state");
+    let waiting = "SELECT count(*) FROM pg_stat_activity \
+                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let looking = async {
+        loop {
+            let row = sqlx::query(waiting).fetch_one(&mut connection).await.expect("a count");
+            if row.get::<i64, _>(0) > 0 {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking).await.expect("it waits for the lock");
 }
