@@ -1,7 +1,9 @@
 //! The tests of the whole: real processes, real servers, and the house's own rules.
 
 mod broker;
+mod broker_check;
 mod broker_refusals;
+mod broker_tls;
 mod canceling;
 mod canceling_sources;
 mod corpus;

@@ -116,10 +116,25 @@ pub async fn run(
     if roles.worker {
         config.check_worker()?;
     }
+        trusts_broker(&config).await?;
     Process::build(config).await?.run(roles, listener, stop).await
 }
 
 impl Process {
+/// A broker that is away is waited for. One whose certificate is not trusted would be for ever.
+async fn trusts_broker(config: &Config) -> Result<(), ConfigError> {
+    let Some(broker) = &config.broker else { return Ok(()) };
+    match outport_relay::broker::untrusted(broker).await {
+        Some(why) => Err(ConfigError(vec![certificate_fault(&why)])),
+        None => Ok(()),
+    }
+}
+
+/// What is said of a broker's certificate that is not trusted.
+pub(crate) fn certificate_fault(why: &str) -> String {
+    format!("broker.caFile (OUTPORT_BROKER_CA_FILE): the broker's certificate {why}")
+}
+
     /// Connects to the state, migrates it, reads resources and templates, registers handlers.
     /// Whatever is wrong stops here, before anything is served.
     pub async fn build(config: Config) -> Result<Self, StartError> {

@@ -13,6 +13,7 @@
 //! sending one at a time. The link is rebuilt by us, with full jitter; while it is down or the
 //! broker blocks publishers, nothing is claimed.
 
+mod check;
 mod config;
 mod emission;
 mod figures;
@@ -21,6 +22,7 @@ mod publish;
 mod sample;
 mod session;
 
+pub use check::{Unusable, check, untrusted};
 pub use config::{BrokerConfig, BrokerUrl, Tenancy, Topology, Unroutable};
 pub(crate) use emission::Outgoing;
 pub use figures::{Counts, Figures};

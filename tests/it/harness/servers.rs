@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{
-    PATIENCE,
+    PATIENCE, broker,
     process::{self, Env, free_port, output},
     until,
 };
@@ -35,6 +35,15 @@ fn tool(variable: &str, installed: &str) -> PathBuf {
 /// The Python that has moto, boto3 and aiosmtpd.
 pub fn python() -> PathBuf {
     tool("OUTPORT_TEST_PYTHON", "venv/bin/python")
+}
+
+/// The packages of npm that `tests/consumers` locks.
+pub fn node_modules() -> PathBuf {
+    let modules = std::env::var_os("OUTPORT_TEST_NODE_MODULES")
+        .map_or_else(|| Path::new(ROOT).join("target/tools/consumers/node_modules"), PathBuf::from);
+    let found = modules.is_dir();
+    assert!(found, "{} is missing: run `tests/run` once, it installs it", modules.display());
+    modules
 }
 
 /// Runs a script of the harness and reads the JSON that it prints.
@@ -161,6 +170,45 @@ impl S3 {
     }
 }
 
+/// A port that takes TLS and leads it, bare, to the broker of the tests; see `tls_proxy.py`.
+pub struct TlsProxy {
+    /// Where it listens.
+    pub port: u16,
+    folder: TempDir,
+    _server: Server,
+}
+
+impl TlsProxy {
+    /// Starts one with an authority and a certificate for `localhost` of its own.
+    pub fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut command = Command::new(python());
+        command
+            .arg(Path::new(ROOT).join("tests/it/harness/tls_proxy.py"))
+            .arg(folder.path())
+            .arg(broker::port().to_string());
+        let (port, server) = telling_its_port(command);
+        Self { port, folder, _server: server }
+    }
+
+    /// The file of the authority that signed its certificate.
+    pub fn authority(&self) -> String {
+        self.folder.path().join("ca.pem").display().to_string()
+    }
+}
+
+/// Starts a server of ours: its first line tells its port, and it ends when its pipe closes.
+fn telling_its_port(mut command: Command) -> (u16, Server) {
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut child = child.expect("Python starts");
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("a pipe");
+    BufReader::new(stdout).read_line(&mut line).expect("the server's first line");
+    let started: Value = serde_json::from_str(&line).expect("the server starts");
+    let port = started["port"].as_u64().and_then(|port| u16::try_from(port).ok());
+    (port.expect("a port"), Server(child))
+}
+
 /// A running SMTP server; see `crates/relay/tests/it/smtp_server.py`.
 pub struct Smtp {
     /// Where it listens.
@@ -173,21 +221,13 @@ impl Smtp {
     /// Starts one that takes everything.
     pub fn start() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut child = Command::new(python())
+        let mut command = Command::new(python());
+        command
             .arg(Path::new(ROOT).join("crates/relay/tests/it/smtp_server.py"))
             .arg("--folder")
-            .arg(folder.path())
-            // It ends when this pipe closes.
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("Python starts");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("a pipe");
-        BufReader::new(stdout).read_line(&mut line).expect("the server's first line");
-        let started: Value = serde_json::from_str(&line).expect("the SMTP server starts");
-        let port = started["port"].as_u64().and_then(|port| u16::try_from(port).ok());
-        Self { port: port.expect("a port"), folder, _server: Server(child) }
+            .arg(folder.path());
+        let (port, server) = telling_its_port(command);
+        Self { port, folder, _server: server }
     }
 
     /// Every message that it took for an address, oldest first.

@@ -8,12 +8,16 @@ use std::{
 
 use outport_contract::link::LinkKeys;
 use outport_domain::spec::Catalogue;
+use outport_relay::broker::Unusable;
 
 use super::{
     Failure,
     resource::{self, answered, patience},
 };
-use crate::{config::Config, process};
+use crate::{
+    config::Config,
+    process::{self, certificate_fault},
+};
 
 /// How long the state database may take: its schema may have to be brought up to date.
 const STATE_WITHIN: Duration = Duration::from_mins(1);
@@ -32,6 +36,7 @@ pub(super) async fn run(config: Config) -> Result<ExitCode, Failure> {
     report.line("state database, migrated", answer)?;
     report.line("object store", answered(patience(&config), objects(&config)).await.flatten())?;
     mails(&config, &catalogue, &mut report).await?;
+    broker(&config, &mut report).await?;
     sources(&config, &mut report).await?;
     for fault in &faults {
         report.line("resources", Err(fault.clone()))?;
@@ -70,6 +75,24 @@ async fn mails(config: &Config, catalogue: &Catalogue, report: &mut Report) -> s
         }
         Err(error) => report.line("mail", Err(error.to_string())),
     }
+}
+
+/// The broker, where there is one: every fault names the variable to look at, and nothing of what
+/// the URL holds.
+async fn broker(config: &Config, report: &mut Report) -> std::io::Result<()> {
+    let Some(broker) = &config.broker else { return Ok(()) };
+    let checked = match answered(patience(config), outport_relay::broker::check(broker)).await {
+        Err(late) => Err(Unusable::Connection(late)),
+        Ok(checked) => checked,
+    };
+    report.line(
+        "broker",
+        checked.map_err(|unusable| match unusable {
+            Unusable::Connection(why) => format!("OUTPORT_BROKER_URL: {why}"),
+            Unusable::Certificate(why) => certificate_fault(&why),
+            Unusable::Exchange(why) => format!("RABBITMQ_JOB_EVENTS_EXCHANGE: {why}"),
+        }),
+    )
 }
 
 async fn sources(config: &Config, report: &mut Report) -> std::io::Result<()> {

@@ -3,6 +3,7 @@
 
 use outport_domain::limits::Limits;
 use outport_relay::broker::{BrokerConfig, BrokerUrl, Tenancy, Topology, Unroutable};
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
 use super::Settings;
 
@@ -52,8 +53,10 @@ pub(super) fn read(s: &mut Settings, limits: &Limits) -> Option<BrokerConfig> {
     if let Err(error) = &url {
         s.wrong_secret("broker.url", &format!("cannot be used: {error}"));
     }
+    let authorities = authorities(s, url.as_ref().map_or(true, BrokerUrl::is_secure));
     Some(BrokerConfig {
         url: url.ok()?,
+        authorities,
         exchange,
         topology,
         unroutable,
@@ -62,6 +65,29 @@ pub(super) fn read(s: &mut Settings, limits: &Limits) -> Option<BrokerConfig> {
         type_prefix,
         confirm_time,
     })
+}
+
+/// The certificates of `broker.caFile`. They are read once, here: what is wrong with them is told
+/// before anything runs.
+fn authorities(s: &mut Settings, is_secure: bool) -> Option<String> {
+    const FILE: &str = "broker.caFile";
+    let path = s.optional(FILE)?;
+    if !is_secure {
+        s.wrong(FILE, "means nothing unless broker.url begins with amqps://");
+        return None;
+    }
+    let pem = match std::fs::read_to_string(path) {
+        Ok(pem) => pem,
+        Err(error) => {
+            s.wrong(FILE, &format!("cannot be read: {error}"));
+            return None;
+        }
+    };
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    if certificates.map_or(true, |certificates| certificates.is_empty()) {
+        s.wrong(FILE, "must hold certificates in PEM");
+    }
+    Some(pem)
 }
 
 /// A text that is there, and of one line: signatures tell their parts apart by line feeds.

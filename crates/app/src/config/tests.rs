@@ -108,6 +108,42 @@ fn a_broker_without_the_rest_of_its_contract_is_refused_by_variable() {
 }
 
 #[test]
+fn authorities_of_the_broker_are_read_at_once_and_for_tls_alone() {
+    const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |text: &str| {
+        let path = folder.path().join("ca.pem");
+        std::fs::write(&path, text).expect("a file");
+        path.display().to_string()
+    };
+    let read = |url: &str, path: &str| {
+        let mut settings = Settings::for_tests();
+        for (name, value) in BROKER {
+            settings.set(name, value);
+        }
+        settings.set("broker.url", url);
+        settings.set("broker.caFile", path);
+        Config::from_settings(settings)
+    };
+    let config = read("amqps://broker", &file(CERTIFICATE)).map(|config| config.broker);
+    let config = config.unwrap_or_else(|error| panic!("{error}")).expect("a broker");
+    assert_eq!(config.authorities.as_deref(), Some(CERTIFICATE));
+    for (url, path, rule) in [
+        (
+            "amqp://broker",
+            file(CERTIFICATE),
+            "means nothing unless broker.url begins with amqps://",
+        ),
+        ("amqps://broker", "/nowhere/ca.pem".to_owned(), "cannot be read"),
+        ("amqps://broker", file("no PEM"), "must hold certificates in PEM"),
+    ] {
+        let ConfigError(faults) = read(url, &path).err().expect("a refusal");
+        assert!(faults.len() == 1 && faults[0].contains(rule), "{faults:?}");
+        assert!(faults[0].contains("OUTPORT_BROKER_CA_FILE"), "{faults:?}");
+    }
+}
+
+#[test]
 fn only_an_embedded_worker_does_without_a_broker() {
     let worker = |name, value| {
         let mut settings = Settings::for_tests();

@@ -151,6 +151,11 @@ pub const VARIABLES: &[Variable] = &[
         "RabbitMQ, where job events go: `amqp://user:password@host:port/vhost`, or `amqps://` with TLS by the certificates of the system. Required for a worker unless the state is an SQLite file.",
     ),
     variable(
+        "broker.caFile",
+        "",
+        "Certificate authorities in PEM, trusted for `amqps://` besides those of the system.",
+    ),
+    variable(
         "streaming.enabled",
         "false",
         "Must be `true` where `broker.url` is set: job events are a contract, not an option.",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lapin::uri::AMQPUri;
+use lapin::uri::{AMQPScheme, AMQPUri};
 use outport_contract::job_event::SINGLE_TENANT;
 use outport_domain::id::OrganizationId;
 use url::Url;
@@ -12,6 +12,8 @@ use url::Url;
 pub struct BrokerConfig {
     /// Where the broker is.
     pub url: BrokerUrl,
+    /// Certificate authorities in PEM that TLS trusts besides those of the system.
+    pub authorities: Option<String>,
     /// The durable topic exchange; not empty, at most 255 bytes, of one line.
     pub exchange: String,
     /// Whether the exchange is made or only looked for.
@@ -88,6 +90,11 @@ impl BrokerUrl {
             "/".clone_into(&mut uri.vhost);
         }
         Ok(Self(uri))
+    }
+
+    /// Whether it is spoken to over TLS.
+    pub fn is_secure(&self) -> bool {
+        self.0.scheme == AMQPScheme::AMQPS
     }
 }
 

@@ -183,7 +183,7 @@ fn unknown(count: usize, error: &str) -> Vec<Fate> {
 fn worst(mut troubles: Vec<Trouble>) -> Option<Trouble> {
     let rank = |trouble: &Trouble| match trouble {
         Trouble::NotRequested | Trouble::Foreign => 0,
-        Trouble::Connection(_) => 1,
+        Trouble::Connection(_) | Trouble::Certificate(_) => 1,
         Trouble::Late => 2,
         Trouble::Destination(_) => 3,
         Trouble::Channel(_) => 4,

@@ -11,22 +11,24 @@ use std::{
 
 use futures::StreamExt as _;
 use lapin::{
-    BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ErrorKind, Event,
-    ExchangeKind,
+    BasicProperties, Channel, Confirmation, Connection, ConnectionProperties,
+    DefaultConnectionBuilder, ErrorKind, Event, ExchangeKind,
     options::{BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions},
     protocol::AMQPErrorKind,
+    tcp::OwnedTLSConfig,
     types::FieldTable,
 };
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
+    check::CertificateFault,
     config::{BrokerConfig, Topology},
     emission::Outgoing,
     figures::Figures,
 };
 
 /// Time limit of connecting, and of the exchange.
-const CONNECT: Duration = Duration::from_secs(10);
+pub(super) const CONNECT: Duration = Duration::from_secs(10);
 /// AMQP 0-9-1: not allowed, and not there. Both tell of the exchange, not of a message.
 const DESTINATION: [u16; 2] = [403, 404];
 
@@ -49,6 +51,8 @@ pub(super) enum Trouble {
     Destination(String),
     /// The connection is gone.
     Connection(String),
+    /// There is none, because of the broker's certificate.
+    Certificate(CertificateFault),
     /// No confirm came in time.
     Late,
     /// The channel is not in confirm mode, so nothing is known.
@@ -63,6 +67,7 @@ impl fmt::Display for Trouble {
             Self::Channel(error) => write!(f, "the broker closed the channel: {error}"),
             Self::Destination(error) => write!(f, "the broker does not take messages: {error}"),
             Self::Connection(error) => write!(f, "the connection to the broker failed: {error}"),
+            Self::Certificate(fault) => write!(f, "the broker's certificate {fault}"),
             Self::Late => f.write_str("the broker did not confirm in time"),
             Self::NotRequested => f.write_str("the channel is not in confirm mode"),
             Self::Foreign => f.write_str("the broker returned a message that was not sent"),
@@ -72,6 +77,9 @@ impl fmt::Display for Trouble {
 
 impl From<lapin::Error> for Trouble {
     fn from(error: lapin::Error) -> Self {
+        if let Some(fault) = CertificateFault::of(&error) {
+            return Self::Certificate(fault);
+        }
         let text = error.to_string();
         match error.kind() {
             ErrorKind::ProtocolError(error) if DESTINATION.contains(&error.get_id()) => {
@@ -95,33 +103,36 @@ impl Session {
         figures: &Arc<Figures>,
     ) -> Result<Self, Trouble> {
         let connecting = async {
-            let mut uri = config.url.0.clone();
-            uri.query.connection_timeout.get_or_insert(CONNECT.as_millis() as u64);
-            // Recovery stays off: what was in flight is ours to judge.
-            let properties = ConnectionProperties::default().with_connection_name("outport".into());
-            let connection = Connection::connect_uri(uri, properties).await?;
-            let events = listen(&connection, Arc::clone(figures));
-            let session = Self {
-                connection,
-                idle: Mutex::default(),
-                stale: AtomicBool::new(false),
-                _events: events,
-            };
+            let session = Self::dial(config, Arc::clone(figures)).await?;
             let channel = session.channel().await?;
-            let options = ExchangeDeclareOptions {
-                durable: true,
-                passive: config.topology == Topology::Check,
-                ..ExchangeDeclareOptions::default()
-            };
-            let exchange = config.exchange.as_str().into();
-            channel
-                .exchange_declare(exchange, ExchangeKind::Topic, options, FieldTable::default())
-                .await?;
+            declare(&channel, config).await?;
             session.give_back(channel);
             Ok(session)
         };
         let late = || Trouble::Connection("it did not answer in time".to_owned());
         tokio::time::timeout(CONNECT, connecting).await.map_err(|_| late())?
+    }
+
+    /// Connects, without a time limit.
+    pub(super) async fn dial(config: &BrokerConfig, figures: Arc<Figures>) -> lapin::Result<Self> {
+        let mut uri = config.url.0.clone();
+        uri.query.connection_timeout.get_or_insert(CONNECT.as_millis() as u64);
+        // Recovery stays off: what was in flight is ours to judge.
+        let properties = ConnectionProperties::default().with_connection_name("outport".into());
+        let tls = OwnedTLSConfig { identity: None, cert_chain: config.authorities.clone() };
+        let connection = DefaultConnectionBuilder::new()?
+            .with_uri(uri)
+            .with_properties(properties)
+            .with_tls_config(tls)
+            .connect()
+            .await?;
+        let events = listen(&connection, figures);
+        Ok(Self {
+            connection,
+            idle: Mutex::default(),
+            stale: AtomicBool::new(false),
+            _events: events,
+        })
     }
 
     /// A channel in confirm mode that nobody else uses.
@@ -187,6 +198,17 @@ impl Session {
     pub(super) fn is_stale(&self) -> bool {
         self.stale.load(Relaxed)
     }
+}
+
+/// Makes or looks for the exchange.
+pub(super) async fn declare(channel: &Channel, config: &BrokerConfig) -> lapin::Result<()> {
+    let options = ExchangeDeclareOptions {
+        durable: true,
+        passive: config.topology == Topology::Check,
+        ..ExchangeDeclareOptions::default()
+    };
+    let exchange = config.exchange.as_str().into();
+    channel.exchange_declare(exchange, ExchangeKind::Topic, options, FieldTable::default()).await
 }
 
 /// Tells of alarms as they come and go.

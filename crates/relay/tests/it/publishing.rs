@@ -38,6 +38,7 @@ pub fn config(exchange: &Exchange) -> BrokerConfig {
 pub fn config_at(exchange: &Exchange, url: &str) -> BrokerConfig {
     BrokerConfig {
         url: BrokerUrl::parse(url).expect("a URL"),
+        authorities: None,
         exchange: exchange.name.clone(),
         topology: Topology::Declare,
         unroutable: Unroutable::Retry,
