@@ -6,6 +6,7 @@ mod broker_refusals;
 mod broker_tls;
 mod canceling;
 mod canceling_sources;
+mod consumers;
 mod corpus;
 mod crash_points;
 mod defects;

@@ -204,6 +204,18 @@ fn the_requests_in_the_documents_are_ones_that_the_demo_takes() {
     }
 }
 
+/// The programs of the documents are files that are compiled and run by tests.
+#[test]
+fn the_consumers_in_the_documents_are_those_that_are_tested() {
+    let languages =
+        [("consumer.rs", "rust"), ("consumer.py", "python"), ("consumer.ts", "typescript")];
+    for (name, language) in languages {
+        let program = page(&format!("tests/consumers/{name}"));
+        let expected = format!("```{language}\n{program}```\n");
+        check("crates/app/docs/consuming.md", name, &expected);
+    }
+}
+
 /// The fenced blocks of a language, in their order.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}\n");

@@ -31,6 +31,16 @@ impl Api {
         Self { process, base, token, client }
     }
 
+    /// Where it answers, and the token: what a client of another make is given.
+    pub fn access(&self) -> (&str, &str) {
+        (&self.base, &self.token)
+    }
+
+    /// A PATCH with a body.
+    pub async fn patch(&self, path: &str, body: &Value) -> (u16, Value) {
+        self.json(self.call(reqwest::Method::PATCH, path).json(body)).await
+    }
+
     fn call(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
         self.client.request(method, format!("{}{path}", self.base)).bearer_auth(&self.token)
     }
