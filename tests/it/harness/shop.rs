@@ -7,6 +7,9 @@ use super::database::Postgres;
 
 pub const ORGANIZATION: &str = "0197a801-1690-7590-b3cf-19599b9be3e4";
 pub const USER: &str = "0197a805-0910-7eb2-bae7-90a13df2a9b2";
+/// What the caller of a world may do.
+pub const SCOPES: &str = "exports:read,exports:write,resources:read,deliveries:admin,\
+                          fetcher:run,connections:admin,events:read,events:write,tokens:admin";
 
 /// The notes of orders in turn, as stored and as the file shows them.
 const NOTES: [(Option<&str>, &str); 4] = [

@@ -197,7 +197,7 @@ impl World {
             .args(["token", "create", "--name", "test"])
             .args(["--organization", shop::ORGANIZATION, "--user", shop::USER])
             .args(["--email", &self.email, "--locale", "en", "--scopes"])
-            .arg("exports:read,exports:write,resources:read,deliveries:admin,fetcher:run")
+            .arg(shop::SCOPES)
             .current_dir(self.dir.path())
             .env_clear()
             .envs(&self.env);
@@ -238,19 +238,17 @@ impl World {
                   + (SELECT count(*) FROM deliveries WHERE status IN ('PENDING', 'RUNNING')) \
                   + (SELECT count(*) FROM runs WHERE object_key IS NOT NULL \
                       AND swept_at IS NULL AND sweep_due_at IS NOT NULL)";
-        until("nothing is left to do", PATIENCE, async || {
-            (self.state.value(left).await == "0").then_some(())
-        })
-        .await;
+        self.is_zero("nothing is left to do", left).await;
     }
 
     /// Waits until everybody was told, whatever is left in the object store.
     pub async fn told(&self) {
         let left = "SELECT count(*) FROM deliveries WHERE status IN ('PENDING', 'RUNNING')";
-        until("everybody is told", PATIENCE, async || {
-            (self.state.value(left).await == "0").then_some(())
-        })
-        .await;
+        self.is_zero("everybody is told", left).await;
+    }
+
+    async fn is_zero(&self, what: &str, sql: &str) {
+        until(what, PATIENCE, async || (self.state.value(sql).await == "0").then_some(())).await;
     }
 
     /// The one job of the world.

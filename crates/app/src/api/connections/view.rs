@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outport_contract::{redaction::redact, time::Instant};
+use outport_contract::{redaction::{Chain, redact}, time::Instant};
 use outport_domain::{connection::Connection, json::FieldError, selection::Relation};
 use outport_pipeline::fetcher::Fault;
 use outport_source::{SourceError, schema::Schema};
@@ -110,10 +110,8 @@ impl TestView {
                 Self { status: "success", message: "Connection successful".to_owned(), latency_ms }
             }
             Err(error) => {
-                tracing::info!(
-                    error = &error as &dyn std::error::Error,
-                    "a connection was tested and failed"
-                );
+                let told = redact(&Chain(&error).to_string());
+                tracing::info!(error = told, "a connection was tested and failed");
                 Self { status: "failure", message: redact(&error.to_string()), latency_ms }
             }
         }

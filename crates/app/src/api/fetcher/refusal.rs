@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::response::{IntoResponse, Response};
+use outport_contract::redaction::{Chain, redact};
 use outport_domain::json::{FieldCode, FieldError, FieldErrors};
 use outport_pipeline::{
     connections::Unusable,
@@ -296,10 +297,8 @@ impl From<Fault> for Refusal {
                     }
                     _ => FetCode::SchemaFailed,
                 };
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "a source did not say what it holds"
-                );
+                let told = redact(&Chain(&error).to_string());
+                tracing::warn!(error = told, "a source did not say what it holds");
                 Self::new(code, sentence(&error.to_string()))
             }
         }
