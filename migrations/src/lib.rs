@@ -21,6 +21,8 @@ mod m0007_result_signatures;
 mod m0008_sealed_parts;
 mod m0009_facade;
 mod m0010_channels;
+mod m0011_stream_jobs;
+mod m0012_stream_access;
 
 pub use sea_orm_migration::MigratorTrait;
 use sea_orm_migration::prelude::*;
@@ -43,6 +45,8 @@ impl MigratorTrait for Migrator {
             Box::new(m0008_sealed_parts::Migration),
             Box::new(m0009_facade::Migration),
             Box::new(m0010_channels::Migration),
+            Box::new(m0011_stream_jobs::Migration),
+            Box::new(m0012_stream_access::Migration),
         ]
     }
 }

@@ -5,7 +5,7 @@ use outport_domain::crash::CrashPoint;
 use serde_json::json;
 
 use crate::harness::{
-    Api, PATIENCE, Process, World, for_each,
+    Api, PATIENCE, Process, World, channels, for_each,
     servers::Smtp,
     shop::expected,
     until,
@@ -109,6 +109,7 @@ fn first(point: CrashPoint) -> CrashPoint {
 async fn is_whole(world: &World, api: &Api, point: CrashPoint) {
     world.settled().await;
     assert_eq!(world.describe().await, in_the_end(point), "after the death at {point}");
+    channels::assert_whole(world).await;
     let job = api.job(&world.only_job().await).await;
     let key = job["fileKey"].as_str().expect("a key");
     assert_eq!(world.objects(), [key], "the object is the one that the job names");
@@ -252,6 +253,7 @@ async fn a_split_export_dies_and_is_taken_over(point: CrashPoint) {
     let _worker = world.worker();
     world.settled().await;
     assert_eq!(world.describe().await, split_in_the_end(point), "after the death at {point}");
+    channels::assert_whole(&world).await;
     let job = api.job(&job).await;
     let mut rows = String::new();
     for file in job["files"].as_array().expect("files") {
@@ -323,4 +325,5 @@ async fn a_worker_killed_again_and_again_spends_its_budget_and_says_so() {
         (turn == "0").then_some(())
     })
     .await;
+    channels::assert_whole(&world).await;
 }

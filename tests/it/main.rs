@@ -23,6 +23,7 @@ mod moving;
 mod resource_files;
 mod sealed;
 mod stored_connections;
+mod restoring;
 mod takeover;
 mod telling;
 mod tidy;

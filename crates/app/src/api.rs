@@ -81,6 +81,8 @@ pub struct ApiState {
     pub metrics: Arc<Metrics>,
     /// Readiness of what is not listed here, such as mail.
     pub readiness: Readiness,
+    /// The application of jobs in the live stream where their resource names none.
+    pub application: String,
     /// Whether `X-Forwarded-For` is written by a proxy of ours; else it is not believed.
     pub behind_proxy: bool,
 }

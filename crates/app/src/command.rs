@@ -22,6 +22,7 @@ use crate::{
 
 mod access;
 mod check;
+mod epoch;
 mod keys;
 mod resource;
 pub(crate) mod token;
@@ -86,6 +87,9 @@ enum Command {
     /// Takes access from users and organizations, links in mails included, and gives it back
     #[command(subcommand)]
     Access(access::AccessCommand),
+    /// Generations of the live stream
+    #[command(subcommand)]
+    Epoch(epoch::EpochCommand),
     /// Keys
     #[command(subcommand)]
     Keys(keys::KeysCommand),
@@ -192,6 +196,7 @@ async fn carry_out(command: Command, shared: Shared) -> Result<ExitCode, Failure
         Command::Resource(command) => resource::run(command, load()?).await,
         Command::Token(command) => token::run(command, &open_state(&load()?).await?).await,
         Command::Access(command) => access::run(&command, &open_state(&load()?).await?).await,
+        Command::Epoch(command) => epoch::run(&command, &open_state(&load()?).await?).await,
         Command::Keys(command) => keys::run(command, load).await,
         Command::Verify(command) => verify::run(command),
         Command::Handler(command) => handler(command, &open_state(&load()?).await?).await,

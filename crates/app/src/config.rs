@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use outport_contract::{key::MasterKey, key_ring::KeyRing};
+use outport_contract::{key::MasterKey, key_ring::KeyRing, stream::Channel};
 use outport_domain::{
     crash::{CrashPlan, CrashPoint},
     job::Protection,
@@ -80,6 +80,8 @@ pub struct Config {
     pub broker: Option<BrokerConfig>,
     /// This worker's name, for people.
     pub worker_name: String,
+    /// The application of jobs in the live stream where their resource names none.
+    pub stream_application: String,
     /// The databases that resources are read from, by name.
     pub connections: BTreeMap<String, SourceConfig>,
     /// The Fetcher facade, and the connections that organizations store.
@@ -157,6 +159,7 @@ impl Config {
             worker_name: s
                 .optional("worker.name")
                 .unwrap_or_else(|| format!("worker-{}", std::process::id())),
+            stream_application: stream_application(s),
             connections,
             facade,
             jwt,
@@ -286,6 +289,15 @@ fn objects(s: &mut Settings, data_dir: &Path) -> ObjectsConfig {
         credentials,
         ..S3Config::new(bucket)
     }))
+}
+
+fn stream_application(s: &mut Settings) -> String {
+    let name = s.text("stream.application");
+    if !Channel::is_application_name(&name) {
+        let rule = "must be 1 to 100 letters (a-z, A-Z), digits, '-' or '_'";
+        s.wrong("stream.application", rule);
+    }
+    name
 }
 
 fn connections(s: &mut Settings, limits: &Limits) -> BTreeMap<String, SourceConfig> {

@@ -296,6 +296,7 @@ pub(crate) fn certificate_fault(why: &str) -> String {
             storage_keys: self.config.keys.derive(key::STORAGE_ENCRYPTION),
             public_url: self.config.public_url.clone(),
             limits: Arc::clone(&self.limits),
+            application: self.config.stream_application.clone(),
             metrics: Arc::new(Metrics::with_broker(Arc::clone(&self.broker))),
             readiness: Readiness::new(vec![self.mail_check()]),
             behind_proxy: self.config.behind_proxy,

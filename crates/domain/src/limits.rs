@@ -96,6 +96,8 @@ pub struct Limits {
     pub file_retention: Duration,
     /// How long ended jobs are kept.
     pub job_retention: Duration,
+    /// How long the live stream's events are kept.
+    pub stream_event_retention: Duration,
     /// Life of a pre-signed URL.
     pub presigned_url: Duration,
     /// Life of an `Idempotency-Key`.
@@ -148,6 +150,7 @@ impl Default for Limits {
             queued_per_organization: 1_000,
             file_retention: Duration::from_secs(7 * DAY),
             job_retention: Duration::from_secs(90 * DAY),
+            stream_event_retention: Duration::from_secs(7 * DAY),
             presigned_url: Duration::from_secs(15 * MINUTE),
             idempotency_key: Duration::from_secs(DAY),
             requests_per_minute: 600,

@@ -43,6 +43,8 @@ pub struct Resource {
     pub invalid_text: InvalidText,
     /// How its files are stored; `None` where the deployment decides.
     pub protection: Option<Protection>,
+    /// The name of its application in the live stream; `None` where the deployment decides.
+    pub application: Option<String>,
     /// Domains that `notify.email` may have besides the requester's own address.
     pub notify_domains: Vec<String>,
 }
@@ -211,6 +213,23 @@ mod tests {
         assert_eq!(said("'none'"), Some(Protection::None));
         for wrong in ["'adapter-managed'", "'outport-sealed-v1'", "''", "true"] {
             assert!(with(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_application_has_a_name_of_a_channel() {
+        let with = |name: &str| Resource::from_toml(&format!("application = '{name}'\n{ORDER}"));
+        let resource = Resource::from_toml(ORDER).expect("a valid file");
+        assert_eq!(resource.application, None);
+        let long = "a".repeat(100);
+        for name in ["Shop_1-x", "7", &long] {
+            let resource = with(name).expect("a valid file");
+            assert_eq!(resource.application.as_deref(), Some(name));
+        }
+        for name in ["", "a.b", "a b", "é", &format!("{long}a")] {
+            let InvalidResource(faults) = with(name).expect_err("a fault");
+            let rule = "application: must be 1 to 100 letters (a-z, A-Z), digits, '-' or '_'";
+            assert_eq!(faults, [rule], "{name:?}");
         }
     }
 

@@ -29,6 +29,7 @@ pub mod parquet;
 pub mod run;
 mod spool;
 pub mod sweeper;
+mod telling;
 mod worker;
 pub mod xlsx;
 

@@ -1,40 +1,29 @@
 //! One run: resolve, read, encode, upload, verify. What it comes to is committed by its worker.
 
-use std::{
-    future::Future,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+mod state;
 
-use outport_contract::{key_ring::KeyRing, signature::ResultSigner};
+use std::{future::Future, sync::Arc};
+
+use outport_contract::time::Instant as Moment;
 use outport_domain::{
     crash::CrashPoint,
     failure::{Failure, FailureCode},
-    id::Fence,
-    job::{ExportJob, FinishedFile, FinishedPart, Progress, Protection, Stage},
-    limits::Limits,
-    object_key::ObjectKey,
+    job::{ExportJob, FinishedFile, Stage},
     spec::{self, ExportSpec, RequestContext},
 };
-use outport_objects::{ObjectError, ObjectStore};
 use outport_source::{Batch, Next, RowStream, Source, SourceError};
-use outport_store::{
-    Store, StoreError,
-    jobs::{self, Hold},
-    parts,
-    runs::Written,
-};
+use outport_store::telling::Level;
 use tokio::{
     sync::mpsc,
     task::{JoinError, JoinHandle},
     time::Instant,
 };
-use tokio_util::sync::CancellationToken;
+
+pub use state::RunState;
+pub(crate) use state::Target;
 
 use crate::{
     Pipeline,
-    file_writer::store_failure,
     output::{Output, verify},
 };
 
@@ -96,148 +85,6 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
-/// An object that a run is about to write.
-#[derive(Clone, Debug)]
-pub(crate) struct Target {
-    pub(crate) key: ObjectKey,
-    pub(crate) content_type: &'static str,
-    /// Its number among the files of a split export, counted from 1.
-    pub(crate) number: Option<u32>,
-    pub(crate) protection: Protection,
-}
-
-/// What a run shares with its lease and with who cleans up after it.
-pub struct RunState {
-    pub(crate) store: Store,
-    pub(crate) objects: Arc<dyn ObjectStore>,
-    pub(crate) signer: ResultSigner,
-    pub(crate) storage: KeyRing,
-    pub(crate) limits: Arc<Limits>,
-    pub(crate) spool_dir: PathBuf,
-    pub(crate) fence: Fence,
-    /// The file, or the manifest of a split export.
-    pub(crate) key: ObjectKey,
-    /// Set when the query must end: by cancel, loss, or any other end of the run.
-    pub(crate) stop: CancellationToken,
-    progress: Mutex<Progress>,
-    touched: Mutex<Instant>,
-    /// What was begun, each before its first byte.
-    written: Mutex<Vec<Written>>,
-}
-
-impl RunState {
-    pub(crate) fn new(pipeline: &Pipeline, fence: Fence, key: ObjectKey) -> Self {
-        Self {
-            store: pipeline.store.clone(),
-            objects: Arc::clone(&pipeline.objects),
-            signer: pipeline.signer.clone(),
-            storage: pipeline.storage.clone(),
-            limits: Arc::clone(&pipeline.limits),
-            spool_dir: pipeline.spool_dir.clone(),
-            fence,
-            key,
-            stop: CancellationToken::new(),
-            progress: Mutex::default(),
-            touched: Mutex::new(Instant::now()),
-            written: Mutex::default(),
-        }
-    }
-
-    /// Says that the run got on.
-    pub(crate) fn touch(&self) {
-        *lock(&self.touched) = Instant::now();
-    }
-
-    /// How long ago the run last got on.
-    pub(crate) fn idle(&self) -> Duration {
-        lock(&self.touched).elapsed()
-    }
-
-    pub(crate) fn progress(&self) -> Progress {
-        *lock(&self.progress)
-    }
-
-    pub(crate) fn written(&self) -> Vec<Written> {
-        lock(&self.written).clone()
-    }
-
-    pub(crate) fn enter(&self, stage: Stage) {
-        self.advance(|progress| progress.stage = Some(stage));
-    }
-
-    pub(crate) fn advance(&self, how: impl FnOnce(&mut Progress)) {
-        how(&mut lock(&self.progress));
-        self.touch();
-    }
-
-    /// An operation of the object store, within the no-progress time.
-    pub(crate) async fn timed<T>(
-        &self,
-        operation: impl Future<Output = Result<T, ObjectError>>,
-    ) -> Result<T, Ended> {
-        match tokio::time::timeout(self.limits.no_progress, operation).await {
-            Ok(result) => result.map_err(store_failure),
-            Err(_elapsed) => Err(Ended::stuck_store()),
-        }
-    }
-
-    /// Looks once more before something becomes visible in the store.
-    pub(crate) async fn still_held(&self) -> Result<(), Ended> {
-        match jobs::look(&self.store, &[self.fence]).await.as_deref() {
-            Ok([Hold::Lost] | []) => Err(Ended::Lost),
-            // Without an answer the commit decides: it is fenced.
-            Ok(_) | Err(_) => Ok(()),
-        }
-    }
-
-    /// Records where this run writes, before there is anything at it; once more when the id of
-    /// an upload is known.
-    pub(crate) async fn record_object(
-        &self,
-        target: &Target,
-        upload_id: Option<&str>,
-    ) -> Result<(), Ended> {
-        let Target { key, number, .. } = target;
-        let written = Written { key: key.clone(), upload_id: upload_id.map(str::to_owned) };
-        {
-            let mut all = lock(&self.written);
-            match all.iter_mut().rev().find(|known| known.key == *key) {
-                Some(known) => *known = written,
-                None => all.push(written),
-            }
-        }
-        let (store, fence) = (&self.store, &self.fence);
-        let hold = match number {
-            None => jobs::record_object(store, fence, key, upload_id).await,
-            Some(number) => {
-                jobs::record_part(store, fence, &self.key, *number, key, upload_id).await
-            }
-        };
-        match hold.map_err(state_failure)? {
-            Hold::Held | Hold::CancelRequested => Ok(()),
-            Hold::Lost => Err(Ended::Lost),
-        }
-    }
-
-    /// Records what a file of a split export has come to.
-    pub(crate) async fn record_part_written(&self, part: &FinishedPart) -> Result<(), Ended> {
-        self.touch();
-        parts::record_written(&self.store, &self.fence, part).await.map_err(state_failure)
-    }
-}
-
-fn state_failure(error: StoreError) -> Ended {
-    Ended::Failed(
-        Failure::new(FailureCode::Internal, "the state database could not be written"),
-        Some(Box::new(error)),
-    )
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // Every value behind these locks is whole at any time, so a panic elsewhere spoils nothing.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Runs a claimed job up to the verified object. Nothing is committed here.
 pub async fn run_export(
     pipeline: &Pipeline,
@@ -245,15 +92,21 @@ pub async fn run_export(
     state: &Arc<RunState>,
 ) -> Result<FinishedFile, Ended> {
     state.enter(Stage::Resolve);
-    let spec = resolve(pipeline, job)?;
-    let source = source_of(pipeline, job, &spec).await?;
+    let mut spec = resolve(pipeline, job)?;
+    let source = source_of(pipeline, job, &mut spec).await?;
 
     state.enter(Stage::Prepare);
     let rows = open(&*source, &spec, state).await?;
     let snapshot_at = rows.snapshot_at();
+    let taken = Moment::from(snapshot_at).text();
+    state.say(Level::Info, &format!("The snapshot of the source was taken at {taken}."));
 
     state.enter(Stage::Analyze);
-    state.advance(|progress| progress.expect(rows.estimated_rows()));
+    let estimate = rows.estimated_rows();
+    state.advance(|progress| progress.expect(estimate));
+    if let Some(rows) = estimate {
+        state.say(Level::Info, &format!("The source expects {rows} rows."));
+    }
 
     state.enter(Stage::Generate);
     let mut output = Output::open(pipeline, &spec, state)?;
@@ -289,20 +142,23 @@ fn resolve(pipeline: &Pipeline, job: &ExportJob) -> Result<ExportSpec, Ended> {
     })
 }
 
-/// The configured connection of this name, or else one that the job's organization stores.
+/// The configured connection of this name, or else one that the job's organization stores, which
+/// may say what schema unqualified tables are in.
 async fn source_of(
     pipeline: &Pipeline,
     job: &ExportJob,
-    spec: &ExportSpec,
+    spec: &mut ExportSpec,
 ) -> Result<Arc<dyn Source>, Ended> {
     let name = &spec.resource.connection;
     if let Some(configured) = pipeline.sources.get(name) {
         return Ok(Arc::clone(configured));
     }
     let stored = pipeline.facade.connections.stored(job.scope.organization, name).await;
-    stored
-        .map(|usable| usable.source())
-        .map_err(|error| Ended::Failed(Failure::from(&error), Some(Box::new(error))))
+    let usable =
+        stored.map_err(|error| Ended::Failed(Failure::from(&error), Some(Box::new(error))))?;
+    let relation = spec.selection.relation.clone();
+    spec.selection.relation = relation.within(usable.default_schema.as_deref());
+    Ok(usable.source())
 }
 
 async fn open(

@@ -7,7 +7,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use outport_domain::crash::CrashPoint;
 use outport_objects::ObjectError;
 use outport_store::{
-    StoreError, access, jobs,
+    StoreError, access, channels, jobs,
     runs::{self, Written},
 };
 
@@ -23,6 +23,10 @@ const SWEEP_AGAIN: Duration = Duration::from_secs(30);
 /// wait long for them.
 const REMOVED_AT_ONCE: usize = 32;
 
+/// Events of the live stream that one transaction looks at, and transactions of one sweep.
+const STREAM_EVENTS_AT_ONCE: u32 = 1_000;
+const STREAM_PURGES: u32 = 20;
+
 /// What one sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
@@ -32,6 +36,8 @@ pub struct Swept {
     pub expired: u64,
     /// Jobs forgotten.
     pub purged: u64,
+    /// Rows that channels of the live stream lost.
+    pub stream_rows: u64,
 }
 
 impl Pipeline {
@@ -60,7 +66,24 @@ impl Pipeline {
         swept.purged = jobs::purge(&mut tx, self.limits.job_retention, AT_ONCE).await?;
         access::forget_keys(&mut tx).await?;
         tx.commit().await?;
+        swept.stream_rows = self.purge_stream().await?;
         Ok(swept)
+    }
+
+    /// What is left after so many transactions is for the next sweep.
+    async fn purge_stream(&self) -> Result<u64, StoreError> {
+        let mut rows = 0;
+        for _ in 0..STREAM_PURGES {
+            let mut tx = self.store.begin().await?;
+            let retention = self.limits.stream_event_retention;
+            let purged = channels::purge(&mut tx, retention, STREAM_EVENTS_AT_ONCE).await?;
+            tx.commit().await?;
+            rows += purged;
+            if purged == 0 {
+                break;
+            }
+        }
+        Ok(rows)
     }
 
     /// Removes objects and their uploads; what is not there is gone already.

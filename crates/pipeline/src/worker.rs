@@ -14,6 +14,7 @@ use outport_domain::{
 use outport_store::{
     StoreError,
     jobs::{self, Claim, ClaimPolicy, ExpiredLeases, Finished, RunEnd},
+    telling::{Account, Level},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -55,6 +56,7 @@ impl Pipeline {
             Ok(state) => state,
             Err(failure) => return self.end(&job, fence, RunEnd::Failed(failure), None).await,
         };
+        state.say(Level::Info, &format!("Attempt {} begins.", fence.run));
         let result = self.run_leased(&job, &state, &hand_back).await;
         state.stop.cancel();
         let end = match result {
@@ -78,6 +80,7 @@ impl Pipeline {
                 return Finished::Lost;
             }
         };
+        state.telling.end(&end);
         match &end {
             RunEnd::Completed(_) => {}
             RunEnd::Failed(_) => self.clean_up(&job, &state, self.limits.source_connect).await,
@@ -168,8 +171,10 @@ impl Pipeline {
         let deadline = tokio::time::Instant::now() + self.limits.finishing_step;
         let keep_alive =
             state.map(|state| AbortOnDrop::spawn(keep_alive(self.clone(), state.fence)));
+        let account = state.map(|state| state.telling.last()).unwrap_or_default();
         let finished = loop {
-            match tokio::time::timeout_at(deadline, self.try_end(&fence, &end)).await {
+            let end = self.try_end(&fence, &end, &account);
+            match tokio::time::timeout_at(deadline, end).await {
                 Ok(Ok(finished)) => break finished,
                 Ok(Err(error)) => {
                     tracing::warn!(job = %fence.job, error = &error as &dyn std::error::Error, "the end could not be committed yet");
@@ -192,9 +197,14 @@ impl Pipeline {
         finished
     }
 
-    async fn try_end(&self, fence: &Fence, end: &RunEnd) -> Result<Finished, StoreError> {
+    async fn try_end(
+        &self,
+        fence: &Fence,
+        end: &RunEnd,
+        account: &Account,
+    ) -> Result<Finished, StoreError> {
         let mut tx = self.store.begin().await?;
-        let finished = jobs::finish(&mut tx, fence, end, &self.finish_policy()).await?;
+        let finished = jobs::finish(&mut tx, fence, end, &self.finish_policy(), account).await?;
         if finished == Finished::Lost {
             return Ok(finished);
         }

@@ -8,25 +8,34 @@
 
 mod epoch;
 mod numbering;
+mod positions;
+mod posted;
 mod replay;
+mod retention;
 
 use outport_contract::stream::{Channel, Scope, StreamEventType};
 use uuid::Uuid;
 
-pub(crate) use epoch::check_epoch;
+pub(crate) use epoch::{check_epoch, recheck_epoch};
 pub use epoch::{epoch, new_epoch};
 pub(crate) use numbering::number;
+#[cfg(test)]
+pub(crate) use positions::query as positions_query;
+pub use positions::{Position, Positions, positions};
+pub use posted::{ClientId, Posted, numbers, post};
 pub use replay::{Page, Replayed, head, replay};
+pub(crate) use retention::forget;
+pub use retention::purge;
 
 use crate::Tx;
 
 /// An event that is to be numbered when its transaction commits.
 #[derive(Clone, Debug)]
 pub struct NewEvent {
-    id: Uuid,
-    event_type: &'static StreamEventType,
-    scope: Scope,
-    data: String,
+    pub(crate) id: Uuid,
+    pub(crate) event_type: &'static StreamEventType,
+    pub(crate) scope: Scope,
+    pub(crate) data: String,
 }
 
 impl NewEvent {
@@ -50,6 +59,6 @@ impl Tx {
 }
 
 /// The id on the wire: `evt_` and 32 hexadecimal digits.
-fn wire_id(id: Uuid) -> String {
+pub fn wire_id(id: Uuid) -> String {
     format!("evt_{}", id.simple())
 }

@@ -2,12 +2,14 @@
 //! who waits also polls.
 
 mod listener;
+mod teller;
 
 use std::sync::Arc;
 
 use tokio::sync::{broadcast, watch};
 
 pub(crate) use listener::{CHANNEL, STREAM, listen};
+pub(crate) use teller::Teller;
 
 use crate::Store;
 
@@ -54,10 +56,10 @@ impl Store {
     }
 }
 
-/// The senders of one store. The numbers mean nothing; that they change does.
 /// Channels of the live stream that may wait to be heard of; who is further behind looks at all.
 const APPENDED: usize = 1024;
 
+/// The senders of one store. The numbers mean nothing; that they change does.
 #[derive(Debug)]
 pub(crate) struct Hints {
     jobs: watch::Sender<u64>,

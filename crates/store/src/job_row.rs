@@ -80,6 +80,9 @@ pub fn of_new(job: &NewJob, now: i64) -> Result<Model, StoreError> {
         created_at: requested_at,
         updated_at: requested_at,
         deleted_at: None,
+        application: job.application.clone(),
+        waiting_told: false,
+        position_told_at: 0,
     })
 }
 

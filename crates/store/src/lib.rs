@@ -6,7 +6,7 @@
 //! *delivery* is the duty of one handler towards one event; a *receipt* says that it was done.
 //!
 //! **Invariants.** What must commit together takes a [`Tx`]; there is no overload for a pool.
-//! Locks are taken in one order: turn, job, events. Leases are measured by the database's
+//! Locks are taken in one order: turn, job, events, channels. Leases are measured by the database's
 //! clock. An event row and its deliveries are of the same commit as the change they tell of.
 //! Finders that enforce tenancy have the short name.
 //!
@@ -35,6 +35,7 @@ pub mod parts;
 mod plans;
 pub mod runs;
 pub mod submit;
+pub mod telling;
 mod turns;
 mod tx;
 

@@ -33,6 +33,8 @@ pub struct NewJob {
     pub scope: JobScope,
     /// The resource's name.
     pub resource: String,
+    /// The name of its application in the live stream, such as `outport`.
+    pub application: String,
     /// The file's format.
     pub format: Format,
     /// How the file is compressed.

@@ -18,6 +18,16 @@ pub async fn lock_job(tx: &Tx, job: Uuid) -> Result<Option<job::Model>, StoreErr
     Ok(job::Entity::find_by_id(job).lock_exclusive().one(tx.connection()).await?)
 }
 
+/// Whether the organization of a locked turn row runs as many jobs as it may, as far as the last
+/// claim knew.
+pub async fn is_full(tx: &Tx, organization: Uuid) -> Result<bool, StoreError> {
+    let sql = "SELECT running_most > 0 AND running >= running_most AS is_full FROM turns \
+         WHERE organization_id = $1";
+    let statement = tx.engine().statement(sql, [organization.into()]);
+    let row = tx.connection().query_one_raw(statement).await?;
+    Ok(row.map_or(Ok(false), |row| row.try_get("", "is_full"))?)
+}
+
 /// Changes the numbers of a locked turn row.
 pub async fn shift(
     tx: &Tx,

@@ -13,7 +13,7 @@ use crate::{
     StoreError,
     channels::{NewEvent, check_epoch, number},
     connect::{Pools, connect},
-    hints::{CHANNEL, Hints, Topic, listen},
+    hints::{CHANNEL, Hints, Teller, Topic, listen},
 };
 
 /// Where the state lives. Holds credentials, so it has no `Debug`.
@@ -95,14 +95,25 @@ struct Inner {
     writer: DatabaseConnection,
     reader: DatabaseConnection,
     hints: Arc<Hints>,
-    listener: Option<AbortHandle>,
+    others: Option<Others>,
 }
 
-impl Drop for Inner {
+/// What hears of other processes, and tells them; where there are some.
+struct Others {
+    listener: AbortHandle,
+    teller: Teller,
+}
+
+impl Drop for Others {
     fn drop(&mut self) {
-        if let Some(listener) = &self.listener {
-            listener.abort();
-        }
+        self.abort();
+    }
+}
+
+impl Others {
+    fn abort(&self) {
+        self.listener.abort();
+        self.teller.abort();
     }
 }
 
@@ -124,14 +135,16 @@ impl Store {
     pub async fn connect(config: &StoreConfig) -> Result<Self, StoreError> {
         let Pools { writer, reader, postgres } = connect(config).await?;
         let hints = Arc::new(Hints::default());
-        let (engine, listener) = match postgres {
+        let (engine, others) = match postgres {
             None => (Engine::Sqlite, None),
             Some(options) => {
-                let listener = listen(options, config.acquire_timeout, Arc::clone(&hints)).await?;
-                (Engine::Postgres, Some(listener))
+                let (hints, timeout) = (Arc::clone(&hints), config.acquire_timeout);
+                let listener = listen(options, timeout, hints, writer.clone()).await?;
+                let teller = Teller::start(writer.clone());
+                (Engine::Postgres, Some(Others { listener, teller }))
             }
         };
-        Ok(Self(Arc::new(Inner { engine, writer, reader, hints, listener })))
+        Ok(Self(Arc::new(Inner { engine, writer, reader, hints, others })))
     }
 
     /// Brings the schema up to date; safe to call from several processes at once.
@@ -139,14 +152,14 @@ impl Store {
         // One number, the same in every process: "outport" in hexadecimal ASCII.
         const LOCK: i64 = 0x006f_7574_706f_7274;
         // On SQLite the transaction alone keeps others away.
-        let mut tx = self.begin().await?;
+        let tx = self.begin().await?;
         if self.engine() == Engine::Postgres {
             tx.run("SET LOCAL statement_timeout = 0", []).await?;
             tx.run("SET LOCAL lock_timeout = 0", []).await?;
             tx.run("SELECT pg_advisory_xact_lock($1)", [LOCK.into()]).await?;
         }
         Migrator::up(&tx.inner, None).await?;
-        check_epoch(&mut tx).await?;
+        check_epoch(&tx).await?;
         tx.commit().await
     }
 
@@ -183,8 +196,8 @@ impl Store {
 
     /// Closes all connections.
     pub async fn close(&self) {
-        if let Some(listener) = &self.0.listener {
-            listener.abort();
+        if let Some(others) = &self.0.others {
+            others.abort();
         }
         for pool in [&self.0.reader, &self.0.writer] {
             if let Err(error) = pool.close_by_ref().await {
@@ -224,6 +237,9 @@ impl Tx {
         self.topics.into_iter().for_each(|topic| self.store.hints().bump(topic));
         for channel in &channels {
             self.store.hints().appended(channel);
+        }
+        if let Some(others) = &self.store.0.others {
+            others.teller.tell(&channels);
         }
         Ok(())
     }

@@ -12,6 +12,7 @@
 
 pub mod api;
 pub mod broker;
+pub mod channels;
 pub mod database;
 pub mod frozen;
 pub mod mariadb;

@@ -111,12 +111,14 @@ pub async fn submit_job(
     let context = RequestContext { caller: &caller, locale, requested_at, resolved_filters: None };
     let spec = spec::parse(&body, &state.catalogue, context).map_err(Problem::invalid_request)?;
     foresight::pass(state, &caller, &spec, key.as_ref()).await?;
+    let application = spec.resource.application.as_ref().unwrap_or(&state.application).clone();
     let job = NewJob {
         id: JobId::new(),
         kind: JobKind::Export,
         schedule: None,
         scope: spec.scope,
         resource: spec.resource.name.clone(),
+        application,
         format: spec.format,
         compression: spec.compression,
         split: spec.split.is_some(),

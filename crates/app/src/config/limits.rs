@@ -33,6 +33,7 @@ pub(super) fn read(s: &mut Settings) -> Limits {
         queued_per_organization: s.number("limits.queuedPerOrganization") as u32,
         file_retention: s.seconds("limits.fileRetentionSeconds"),
         job_retention: s.seconds("limits.jobRetentionSeconds"),
+        stream_event_retention: s.seconds("limits.streamEventRetentionSeconds"),
         presigned_url: s.seconds("limits.presignedUrlSeconds"),
         idempotency_key: s.seconds("limits.idempotencyKeySeconds"),
         requests_per_minute: s.number("limits.requestsPerMinute") as u32,

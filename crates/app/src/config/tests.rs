@@ -144,6 +144,25 @@ fn authorities_of_the_broker_are_read_at_once_and_for_tls_alone() {
 }
 
 #[test]
+fn the_application_of_jobs_is_a_name_of_a_channel() {
+    let read = |name: &str| {
+        let mut settings = Settings::for_tests();
+        settings.set("stream.application", name);
+        Config::from_settings(settings).map(|config| config.stream_application)
+    };
+    assert_eq!(read("Shop_1-x"), Ok("Shop_1-x".to_owned()));
+    for name in ["a.b", "a b"] {
+        let ConfigError(faults) = read(name).expect_err("a refusal");
+        assert!(
+            faults.len() == 1
+                && faults[0].contains("stream.application (OUTPORT_STREAM_APPLICATION)")
+                && faults[0].contains("must be 1 to 100 letters"),
+            "{faults:?}"
+        );
+    }
+}
+
+#[test]
 fn only_an_embedded_worker_does_without_a_broker() {
     let worker = |name, value| {
         let mut settings = Settings::for_tests();

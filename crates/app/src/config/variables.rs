@@ -349,6 +349,11 @@ mod tests {
         assert_eq!(environment_name("encKey"), "APP_ENC_KEY");
         assert_eq!(environment_name("encKeyVersion"), "APP_ENC_KEY_VERSION");
         assert_eq!(environment_name("broker.exchange"), "RABBITMQ_JOB_EVENTS_EXCHANGE");
+    variable(
+        "limits.streamEventRetentionSeconds",
+        "604800",
+        "How long events of the live stream can be replayed.",
+    ),
         assert_eq!(environment_name("broker.typePrefix"), "OUTPORT_BROKER_TYPE_PREFIX");
         assert_eq!(environment_name("connections.shop-eu"), "OUTPORT_CONNECTIONS_SHOP_EU");
     }
@@ -368,3 +373,8 @@ mod tests {
         assert_eq!(config.limits, outport_domain::limits::Limits::default());
     }
 }
+    variable(
+        "stream.application",
+        "outport",
+        "The application of jobs in the live stream whose resource names none, and of jobs of the Fetcher facade: 1 to 100 letters (a-z, A-Z), digits, `-` or `_`.",
+    ),

@@ -56,6 +56,7 @@ use outport_store::{
     access::{self, TokenRow},
     jobs::{self, ClaimPolicy, FinishPolicy, JobFilter, RunEnd},
     submit::Submitter,
+    telling::Account,
 };
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
@@ -328,7 +329,8 @@ impl World {
             file_retention: retention,
         };
         let mut tx = self.store.begin().await.expect("a transaction");
-        let finished = jobs::finish(&mut tx, &claim.fence, &end, &policy).await.expect("an end");
+        let finished = jobs::finish(&mut tx, &claim.fence, &end, &policy, &Account::default()).await;
+        let finished = finished.expect("an end");
         tx.commit().await.expect("a commit");
         match finished {
             jobs::Finished::Completed(job) | jobs::Finished::Failed(job) => job,
@@ -463,6 +465,7 @@ fn state(
         storage_keys: storage_keys(),
         public_url: Url::parse(&format!("http://{address}/")).expect("a URL"),
         limits,
+        application: "outport".to_owned(),
         metrics: Arc::new(Metrics::new()),
         readiness: Readiness::new(vec![mail]),
         behind_proxy: options.behind_proxy,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono_tz::Tz;
+use outport_contract::stream::Channel;
 use serde::Deserialize;
 
 use super::{Column, InvalidResource, Resource, Scope};
@@ -32,6 +33,7 @@ pub(super) struct Declared {
     formula_guard: Option<String>,
     invalid_text: Option<String>,
     protection: Option<String>,
+    application: Option<String>,
     #[serde(default)]
     notify_domains: Vec<String>,
 }
@@ -134,6 +136,11 @@ impl Declared {
                 .deleted_at
                 .map(|name| ColumnRef { name: name.into(), column_type: ColumnType::Timestamp }),
         };
+        if self.application.as_deref().is_some_and(|name| !Channel::is_application_name(name)) {
+            faults.push(
+                "application: must be 1 to 100 letters (a-z, A-Z), digits, '-' or '_'".to_owned(),
+            );
+        }
         let zone = self.time_zone.as_deref().unwrap_or("UTC");
         let time_zone = zone.parse().unwrap_or_else(|_| {
             faults.push(format!("timeZone: '{zone}' is no IANA time zone"));
@@ -167,6 +174,7 @@ impl Declared {
                 &[("none", Some(Protection::None)), ("sealed", Some(Protection::Sealed))],
                 &mut faults,
             ),
+            application: self.application,
             notify_domains: self
                 .notify_domains
                 .iter()

@@ -18,5 +18,6 @@ mod slow_sources;
 mod split;
 mod split_endings;
 mod spool;
+mod telling;
 mod world;
 mod xlsx_rules;

@@ -14,6 +14,7 @@ use outport_objects::memory::{Fault, Step};
 use outport_store::{
     jobs::{self, CancelOutcome, Finished},
     runs,
+    telling::Account,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -311,7 +312,8 @@ async fn a_run_that_lost_its_lease_writes_nothing_whatever_it_was_doing() {
 pub async fn take_lease(world: &World, fence: &Fence) {
     let mut tx = world.pipeline.store.begin().await.expect("a transaction");
     let end = jobs::RunEnd::HandedBack;
-    jobs::finish(&mut tx, fence, &end, &world.pipeline.finish_policy()).await.expect("taken");
+    let (policy, account) = (world.pipeline.finish_policy(), Account::default());
+    jobs::finish(&mut tx, fence, &end, &policy, &account).await.expect("taken");
     tx.commit().await.expect("committed");
 }
 

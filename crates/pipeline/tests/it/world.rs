@@ -68,6 +68,8 @@ pub enum Act {
     End(u64),
     /// Fails with this code.
     Fail(FailureCode),
+    /// Fails so, with these words.
+    FailSaying(FailureCode, &'static str),
     /// Never answers.
     Hang,
     /// Panics.
@@ -140,12 +142,8 @@ impl RowStream for ScriptedRows {
                 self.ended.notify_one();
                 Ok(Next::End { rows })
             }
-            Some(Act::Fail(code)) => Err(SourceError {
-                code,
-                message: "the source failed as planned".to_owned(),
-                disposition: Disposition::Abandon,
-                cause: None,
-            }),
+            Some(Act::Fail(code)) => Err(failure(code, "the source failed as planned")),
+            Some(Act::FailSaying(code, words)) => Err(failure(code, words)),
             Some(Act::Panic) => panic!("the source panics as planned"),
             Some(Act::Hang) | None => std::future::pending().await,
         }
@@ -154,6 +152,11 @@ impl RowStream for ScriptedRows {
     async fn cancel(self: Box<Self>) {
         *self.canceled.lock().expect("not poisoned") += 1;
     }
+}
+
+fn failure(code: FailureCode, words: &str) -> SourceError {
+    let disposition = Disposition::Abandon;
+    SourceError { code, message: words.to_owned(), disposition, cause: None }
 }
 
 /// Nothing of a Fetcher's is asked for here.
@@ -272,6 +275,7 @@ impl World {
             caller: self.caller.clone(),
             scope: spec.scope,
             resource: spec.resource.name.clone(),
+            application: "outport".to_owned(),
             format: spec.format,
             compression: spec.compression,
             split: spec.split.is_some(),

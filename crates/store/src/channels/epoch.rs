@@ -1,11 +1,14 @@
 //! The generation of the store: numbers of another one mean nothing.
 //!
 //! On PostgreSQL it is bound to the server's identity, its timeline, the database and the table
-//! of channels, so what was restored from a dump, or is a copy of a server that lives on, has an
-//! epoch of its own by itself. A SQLite file cannot be told from its copy: after a restore, say
-//! `outport epoch new`.
+//! of channels, so what was restored from a dump, is a copy of a server that lives on, or has
+//! taken over from one, has an epoch of its own by itself: as soon as a process starts on it, or
+//! as a running one is connected to it. A SQLite file cannot be told from its copy: after a
+//! restore, say `outport epoch new`.
 
-use sea_orm::ConnectionTrait as _;
+use sea_orm::{
+    ConnectionTrait as _, DatabaseConnection, DatabaseTransaction, TransactionTrait as _,
+};
 use uuid::Uuid;
 
 use crate::{Engine, Store, StoreError, Tx};
@@ -15,50 +18,88 @@ const BINDING: &str = "SELECT concat_ws(':', system_identifier, timeline_id, \
      'channels'::regclass::oid) AS bound_to \
      FROM pg_control_system(), pg_control_checkpoint()";
 
+/// The epoch, as an expression; NULL before the first.
+pub(super) const LATEST: &str =
+    "(SELECT epoch FROM epochs ORDER BY created_at DESC, epoch DESC LIMIT 1)";
+
+pub(super) fn no_epoch() -> StoreError {
+    StoreError::Corrupt("there is no epoch".to_owned())
+}
+
 /// The epoch of this store.
 pub async fn epoch(store: &Store) -> Result<String, StoreError> {
-    let known = "SELECT epoch FROM epochs ORDER BY created_at DESC, epoch DESC LIMIT 1";
-    let statement = store.engine().statement(known, []);
-    match store.reader().query_one_raw(statement).await? {
-        Some(row) => Ok(row.try_get("", "epoch")?),
-        None => Err(StoreError::Corrupt("there is no epoch".to_owned())),
-    }
+    let statement = store.engine().statement(format!("SELECT {LATEST} AS epoch"), []);
+    let row = store.reader().query_one_raw(statement).await?;
+    let epoch: Option<String> = row.map(|row| row.try_get("", "epoch")).transpose()?.flatten();
+    epoch.ok_or_else(no_epoch)
 }
 
 /// Begins a new epoch: every cursor from before is told to resync.
 pub async fn new_epoch(tx: &mut Tx) -> Result<String, StoreError> {
-    let bound_to = binding(tx).await?;
-    begin(tx, bound_to).await
+    let (connection, engine) = (tx.connection(), tx.engine());
+    alone(connection, engine).await?;
+    let bound_to = binding(connection, engine).await?;
+    begin(connection, engine, bound_to).await
 }
 
 /// Makes sure that the epoch is of this very database. Called at the start.
-pub(crate) async fn check_epoch(tx: &mut Tx) -> Result<(), StoreError> {
-    let bound_to = binding(tx).await?;
+pub(crate) async fn check_epoch(tx: &Tx) -> Result<(), StoreError> {
+    check(tx.connection(), tx.engine()).await
+}
+
+/// The same for who was connected anew to a `PostgreSQL`: it may be another one.
+pub(crate) async fn recheck_epoch(pool: &DatabaseConnection) -> Result<(), StoreError> {
+    let connection = pool.begin().await?;
+    check(&connection, Engine::Postgres).await?;
+    Ok(connection.commit().await?)
+}
+
+async fn check(connection: &DatabaseTransaction, engine: Engine) -> Result<(), StoreError> {
+    alone(connection, engine).await?;
+    let bound_to = binding(connection, engine).await?;
     let latest = "SELECT bound_to FROM epochs ORDER BY created_at DESC, epoch DESC LIMIT 1";
-    let row = tx.connection().query_one_raw(tx.engine().statement(latest, [])).await?;
+    let row = connection.query_one_raw(engine.statement(latest, [])).await?;
     let known: Option<Option<String>> = row.map(|row| row.try_get("", "bound_to")).transpose()?;
     if known != Some(bound_to.clone()) {
-        let epoch = begin(tx, bound_to).await?;
+        let epoch = begin(connection, engine, bound_to).await?;
         tracing::info!(epoch, restored = known.is_some(), "a new epoch of the live stream begins");
     }
     Ok(())
 }
 
-async fn binding(tx: &Tx) -> Result<Option<String>, StoreError> {
-    if tx.engine() == Engine::Sqlite {
+/// Several processes notice at once: one of them begins the epoch. Who reads is not kept waiting.
+async fn alone(connection: &DatabaseTransaction, engine: Engine) -> Result<(), StoreError> {
+    if engine == Engine::Postgres {
+        connection.execute_unprepared("LOCK TABLE epochs IN SHARE ROW EXCLUSIVE MODE").await?;
+    }
+    Ok(())
+}
+
+async fn binding(
+    connection: &DatabaseTransaction,
+    engine: Engine,
+) -> Result<Option<String>, StoreError> {
+    if engine == Engine::Sqlite {
         return Ok(None);
     }
-    let row = tx.connection().query_one_raw(tx.engine().statement(BINDING, [])).await?;
+    let row = connection.query_one_raw(engine.statement(BINDING, [])).await?;
     Ok(row.map(|row| row.try_get("", "bound_to")).transpose()?)
 }
 
-async fn begin(tx: &mut Tx, bound_to: Option<String>) -> Result<String, StoreError> {
+async fn begin(
+    connection: &DatabaseTransaction,
+    engine: Engine,
+    bound_to: Option<String>,
+) -> Result<String, StoreError> {
     let epoch = Uuid::now_v7().simple().to_string();
-    let now = tx.now().await?;
-    tx.run(
-        "INSERT INTO epochs (epoch, bound_to, created_at) VALUES ($1, $2, $3)",
-        [epoch.as_str().into(), bound_to.into(), now.into()],
-    )
-    .await?;
+    // After all others, whatever the clock of a restored server says.
+    let sql = format!(
+        "INSERT INTO epochs (epoch, bound_to, created_at) SELECT $1, $2, \
+         CASE WHEN latest >= now THEN latest + 1 ELSE now END \
+         FROM (SELECT COALESCE(MAX(created_at), 0) AS latest, {} AS now FROM epochs) AS clocks",
+        engine.now()
+    );
+    let values = [epoch.as_str().into(), bound_to.into()];
+    connection.execute_raw(engine.statement(sql, values)).await?;
     Ok(epoch)
 }

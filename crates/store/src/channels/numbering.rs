@@ -2,127 +2,118 @@
 
 use std::collections::BTreeMap;
 
-use sea_orm::{ConnectionTrait as _, Value};
+use sea_orm::Value;
+use serde_json::json;
 use uuid::Uuid;
 
 use super::NewEvent;
-use crate::{Engine, StoreError, Tx, hints::STREAM};
+use crate::{Engine, StoreError, Tx};
 
-/// Rows of one statement, so that it has no more values than either engine takes.
-const ROWS: usize = 500;
+/// Counters of one statement on `SQLite`, so that it has no more values than that takes.
+const COUNTERS: usize = 500;
 
-/// By channel: its organization, and what is appended to it, in order. Sorted, as channels are locked.
+/// By channel: its organization, and what is appended to it, in order. Sorted, as channels are
+/// locked: all of a transaction in one order, or two transactions wait for each other.
 type Channels = BTreeMap<String, (Uuid, Vec<Uuid>)>;
 
 /// A row of `channel_events` before its number is known.
 struct Place<'a> {
     channel: &'a str,
-    /// How many numbers of the same statement come after it.
-    left: i64,
+    /// How many numbers of the same transaction come after it.
+    behind: i64,
     event: Uuid,
 }
 
 /// Stores and numbers what was appended. Nothing may be locked after this.
 pub(crate) async fn number(tx: &Tx, events: &[NewEvent]) -> Result<Vec<String>, StoreError> {
-    let mut touched = Vec::new();
-    for events in events.chunks(ROWS / 3) {
-        let mut channels = Channels::new();
-        for event in events {
-            for channel in event.channels() {
-                let of = channels.entry(channel.to_string());
-                of.or_insert_with(|| (event.scope.organization, Vec::new())).1.push(event.id);
-            }
+    let mut channels = Channels::new();
+    for event in events {
+        for channel in event.channels() {
+            let of = channels.entry(channel.to_string());
+            of.or_insert_with(|| (event.scope.organization, Vec::new())).1.push(event.id);
         }
-        let places = channels
-            .iter()
-            .flat_map(|(channel, (_, events))| {
-                let left = |at: usize| (events.len() - 1 - at) as i64;
-                events.iter().enumerate().map(move |(at, event)| Place {
-                    channel,
-                    left: left(at),
-                    event: *event,
-                })
-            })
-            .collect::<Vec<_>>();
-        match tx.engine() {
-            Engine::Postgres => at_once(tx, &channels, events, &places).await?,
-            Engine::Sqlite => one_by_one(tx, &channels, events, &places).await?,
-        }
-        touched.extend(channels.into_keys());
     }
-    Ok(touched)
+    if channels.is_empty() {
+        return Ok(Vec::new());
+    }
+    let places: Vec<_> =
+        channels.iter().flat_map(|(channel, (_, events))| places(channel, events)).collect();
+    match tx.engine() {
+        Engine::Postgres => at_once(tx, &channels, events, &places).await?,
+        Engine::Sqlite => one_by_one(tx, &channels, events, &places).await?,
+    }
+    drop(places);
+    Ok(channels.into_keys().collect())
 }
 
-/// `($1, $2), ($3, $4)` and so on, with the casts that the first row needs to tell its types.
-fn tuples(from: usize, rows: usize, casts: &[&str]) -> String {
-    let tuple = |row: usize| {
-        let columns = casts.iter().enumerate().map(|(column, cast)| {
-            let cast = if row == 0 { *cast } else { "" };
-            format!("${}{cast}", from + row * casts.len() + column + 1)
-        });
-        format!("({})", columns.collect::<Vec<_>>().join(", "))
+fn places<'a>(channel: &'a str, events: &'a [Uuid]) -> impl Iterator<Item = Place<'a>> {
+    let last = events.len() - 1;
+    let place = move |(at, event): (usize, &Uuid)| Place {
+        channel,
+        behind: (last - at) as i64,
+        event: *event,
     };
-    (0..rows).map(tuple).collect::<Vec<_>>().join(", ")
+    events.iter().enumerate().map(place)
 }
 
-fn channel_values(channels: &Channels) -> impl Iterator<Item = Value> {
-    channels.iter().flat_map(|(channel, (organization, events))| {
-        [channel.as_str().into(), (*organization).into(), (events.len() as i64).into()]
-    })
-}
-
-fn event_values(event: &NewEvent) -> Result<[Value; 5], StoreError> {
-    let scope =
-        serde_json::to_string(&event.scope).map_err(|error| StoreError::Refused(error.into()))?;
-    Ok([
-        event.id.into(),
-        event.scope.organization.into(),
-        event.event_type.name.into(),
-        scope.into(),
-        event.data.as_str().into(),
-    ])
+fn scope_of(event: &NewEvent) -> Result<String, StoreError> {
+    serde_json::to_string(&event.scope).map_err(|error| StoreError::Refused(error.into()))
 }
 
 const BUMP: &str = "ON CONFLICT (channel) DO UPDATE SET head = channels.head + excluded.head";
 
-/// One round trip: the counters are held for no longer than it takes. The rows of the first
-/// INSERT are locked in the order of its values. Who waits for the channels is told.
+/// One round trip, however many events there are: the counters are held for no longer than it
+/// takes. The rows of the first INSERT are locked in the order of the channels, before anything
+/// else is written. The values travel as JSON, so that the statement is always the same one and
+/// is prepared once.
 async fn at_once(
     tx: &Tx,
     channels: &Channels,
     events: &[NewEvent],
     places: &[Place<'_>],
 ) -> Result<(), StoreError> {
-    let now = tx.engine().now();
-    let mut values: Vec<Value> = channel_values(channels).collect();
-    let counters = tuples(0, channels.len(), &["::text", "::uuid", "::bigint"]);
-    let rows =
-        tuples(values.len(), events.len(), &["::uuid", "::uuid", "::text", "::text", "::text"]);
-    for event in events {
-        values.extend(event_values(event)?);
-    }
-    let numbered = tuples(values.len(), places.len(), &["::text", "::bigint", "::uuid"]);
-    for place in places {
-        values.extend([place.channel.into(), place.left.into(), place.event.into()]);
-    }
-    values.push(STREAM.into());
-    let topic = values.len();
+    let counters = channels.iter().map(|(channel, (organization, events))| {
+        json!({"channel": channel, "organization_id": organization, "given": events.len()})
+    });
+    let rows = events.iter().map(|event| {
+        Ok(json!({
+            "id": event.id,
+            "organization_id": event.scope.organization,
+            "event_type": event.event_type.name,
+            "scope": scope_of(event)?,
+            "data": event.data,
+        }))
+    });
+    let numbered = places.iter().map(
+        |place| json!({"channel": place.channel, "behind": place.behind, "event_id": place.event}),
+    );
+    let values = [
+        counters.collect::<serde_json::Value>(),
+        rows.collect::<Result<serde_json::Value, StoreError>>()?,
+        numbered.collect(),
+    ];
     let sql = format!(
         "WITH bumped AS (\
-           INSERT INTO channels (channel, organization_id, head) VALUES {counters} {BUMP} \
-           RETURNING channel, head, {now} AS at), \
+           INSERT INTO channels (channel, organization_id, head) \
+           SELECT channel, organization_id, given \
+           FROM json_to_recordset($1::json) \
+             AS c (channel text, organization_id uuid, given bigint) \
+           ORDER BY channel COLLATE \"C\" {BUMP} \
+           RETURNING channel, head, {} AS at), \
          stored AS (\
            INSERT INTO stream_events (id, organization_id, event_type, scope, data, time) \
            SELECT id, organization_id, event_type, scope, data, (SELECT MAX(at) FROM bumped) \
-           FROM (VALUES {rows}) AS e (id, organization_id, event_type, scope, data)), \
+           FROM json_to_recordset($2::json) \
+             AS e (id uuid, organization_id uuid, event_type text, scope text, data text)), \
          numbered AS (\
            INSERT INTO channel_events (channel, sequence, event_id) \
            SELECT p.channel, head - p.behind, p.event_id \
-           FROM (VALUES {numbered}) AS p (channel, behind, event_id) \
+           FROM json_to_recordset($3::json) AS p (channel text, behind bigint, event_id uuid) \
            JOIN bumped ON bumped.channel = p.channel) \
-         SELECT pg_notify(${topic}, channel) FROM bumped"
+         SELECT COUNT(*) FROM bumped",
+        tx.engine().now()
     );
-    tx.connection().query_all_raw(tx.engine().statement(sql, values)).await?;
+    tx.run(sql, values.map(|value| value.to_string().into())).await?;
     Ok(())
 }
 
@@ -133,23 +124,39 @@ async fn one_by_one(
     events: &[NewEvent],
     places: &[Place<'_>],
 ) -> Result<(), StoreError> {
-    let counters = tuples(0, channels.len(), &["", "", ""]);
-    let sql =
-        format!("INSERT INTO channels (channel, organization_id, head) VALUES {counters} {BUMP}");
-    tx.run(sql, channel_values(channels)).await?;
+    let counters: Vec<[Value; 3]> = channels
+        .iter()
+        .map(|(channel, (organization, events))| {
+            [channel.as_str().into(), (*organization).into(), (events.len() as i64).into()]
+        })
+        .collect();
+    for counters in counters.chunks(COUNTERS) {
+        let tuple = |row: usize| format!("(${}, ${}, ${})", 3 * row + 1, 3 * row + 2, 3 * row + 3);
+        let tuples = (0..counters.len()).map(tuple).collect::<Vec<_>>().join(", ");
+        let sql =
+            format!("INSERT INTO channels (channel, organization_id, head) VALUES {tuples} {BUMP}");
+        tx.run(sql, counters.iter().flatten().cloned()).await?;
+    }
     for event in events {
         let sql = format!(
             "INSERT INTO stream_events (id, organization_id, event_type, scope, data, time) \
              VALUES ($1, $2, $3, $4, $5, {})",
             tx.engine().now()
         );
-        tx.run(sql, event_values(event)?).await?;
+        let values: [Value; 5] = [
+            event.id.into(),
+            event.scope.organization.into(),
+            event.event_type.name.into(),
+            scope_of(event)?.into(),
+            event.data.as_str().into(),
+        ];
+        tx.run(sql, values).await?;
     }
     for place in places {
         tx.run(
             "INSERT INTO channel_events (channel, sequence, event_id) \
              SELECT channel, head - $2, $3 FROM channels WHERE channel = $1",
-            [place.channel.into(), place.left.into(), place.event.into()],
+            [place.channel.into(), place.behind.into(), place.event.into()],
         )
         .await?;
     }

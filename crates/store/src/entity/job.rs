@@ -58,6 +58,9 @@ pub struct Model {
     pub created_at: i64,
     pub updated_at: i64,
     pub deleted_at: Option<i64>,
+    pub application: String,
+    pub waiting_told: bool,
+    pub position_told_at: i64,
 }
 
 #[derive(Clone, Copy, Debug, EnumIter, DeriveRelation)]

@@ -12,7 +12,7 @@ use crate::{
     Engine, StoreError, Tx,
     entity::{job, run},
     hints::Topic,
-    instant, job_row,
+    instant, job_row, telling,
 };
 
 /// The organization served least recently, below its cap ($1), with a job that is due ($2).
@@ -97,17 +97,20 @@ async fn take(
     row.worker = Some(policy.worker.clone());
     row.started_at.get_or_insert(now);
     row.updated_at = now;
+    // A later wait is another one.
+    row.waiting_told = false;
     job_row::save(tx, before, &row).await?;
     run::Entity::insert(first_words(&row, &policy.worker, now).into_active_model())
         .exec_without_returning(tx.connection())
         .await?;
+    telling::tell_claimed(tx, &row);
     take_turn(tx, policy, row.organization_id, now).await?;
     let fence = Fence { job: JobId::from_uuid(row.id), run: row.run as u32, lease_token };
     Ok(Claim { job: job_row::read(&row)?, fence })
 }
 
-/// Counts the claim. When the organization could run one more at once, whoever passed over its
-/// locked row is woken.
+/// Counts the claim, and tells those who wait behind it. When the organization could run one more
+/// at once, whoever passed over its locked row is woken.
 async fn take_turn(
     tx: &mut Tx,
     policy: &ClaimPolicy,
@@ -116,16 +119,20 @@ async fn take_turn(
 ) -> Result<(), StoreError> {
     // Two turns within one millisecond still follow each other.
     let statement = tx.engine().statement(
-        "UPDATE turns SET queued = queued - 1, running = running + 1, \
+        "UPDATE turns SET queued = queued - 1, running = running + 1, running_most = $3, \
          last_turn_at = CASE WHEN last_turn_at >= $1 THEN last_turn_at + 1 ELSE $1 END \
          WHERE organization_id = $2 RETURNING queued, running",
-        [now.into(), organization.into()],
+        [now.into(), organization.into(), cap(policy).into()],
     );
     if let Some(turn) = tx.connection().query_one_raw(statement).await? {
         let queued: i32 = turn.try_get("", "queued")?;
         let running: i32 = turn.try_get("", "running")?;
-        if queued > 0 && running < cap(policy) {
+        let full = running >= cap(policy);
+        if queued > 0 && !full {
             tx.touch(Topic::Jobs);
+        }
+        if queued > 0 {
+            telling::tell_queue(tx, organization, full).await?;
         }
     }
     Ok(())

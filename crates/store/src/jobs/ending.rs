@@ -1,5 +1,5 @@
 //! How runs and jobs end: finish, rescue, cancel. All of it goes through [`settle`], so that
-//! counters, sweeps and events cannot be forgotten on one of the ways.
+//! counters, sweeps, events and the live stream cannot be forgotten on one of the ways.
 
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use crate::{
     hints::Topic,
     instant, job_row,
     outbox::{self, NewEvent},
+    telling::{self, Account, Level, StageStep},
     turns,
 };
 
@@ -27,12 +28,14 @@ use crate::{
 const SECOND_SWEEP: Duration = Duration::from_hours(168);
 
 /// Ends a run, fenced by (job, state, run, lease token), as one change with its events and
-/// deliveries. A run that was asked to stop ends as CANCELED whatever it came to.
+/// deliveries, and what the run has not told the live stream yet. A run that was asked to stop
+/// ends as CANCELED whatever it came to.
 pub async fn finish(
     tx: &mut Tx,
     fence: &Fence,
     end: &RunEnd,
     policy: &FinishPolicy,
+    account: &Account,
 ) -> Result<Finished, StoreError> {
     let Some(row) = lock_held(tx, fence).await? else { return Ok(Finished::Lost) };
     let (step, change) = match end {
@@ -43,6 +46,7 @@ pub async fn finish(
     };
     // A run cannot confirm what nobody asked for.
     let Ok(to) = job_row::status(&row)?.after(step) else { return Ok(Finished::Lost) };
+    telling::tell_account(tx, &row, account).await?;
     settle(tx, &row, to, &change, policy.file_retention).await.map(finished)
 }
 
@@ -61,7 +65,17 @@ pub async fn rescue(
     let lost = Failure::new(FailureCode::WorkerLost, "The worker that ran the job was lost.");
     let (step, change) = fail_or_requeue(&row, &lost, Step::Rescue, policy);
     let Ok(to) = job_row::status(&row)?.after(step) else { return Ok(Finished::Lost) };
+    telling::tell_account(tx, &row, &last_words(&row, &lost)?).await?;
     settle(tx, &row, to, &change, policy.file_retention).await.map(finished)
+}
+
+/// What a lost worker cannot tell any more.
+fn last_words(row: &job::Model, lost: &Failure) -> Result<Account, StoreError> {
+    let progress = job_row::read(row)?.progress;
+    let mut account = Account::default();
+    account.stage(StageStep::Failed, &progress);
+    account.line(Level::Error, progress.stage, &lost.message);
+    Ok(account.outgoing())
 }
 
 /// Asks a job to stop. Idempotent.
@@ -152,9 +166,14 @@ async fn settle(
     job_row::save(tx, before, &row).await?;
     let queued = i32::from(to == JobStatus::Pending) - i32::from(!ran);
     turns::shift(tx, row.organization_id, queued, -i32::from(ran)).await?;
+    if !ran {
+        let full = turns::is_full(tx, row.organization_id).await?;
+        telling::tell_queue(tx, row.organization_id, full).await?;
+    }
     let run_began_at = if ran { end_run(tx, &row, to, change.failure, now).await? } else { None };
     // Its place is free, or it is due again; and claims have passed over the locked turn row.
     tx.touch(Topic::Jobs);
+    telling::tell_settled(tx, &row, to, change.failure, ran)?;
     let job = job_row::read(&row)?;
     if let Some(event_type) = event_of(to) {
         sweep_again_later(tx, &row).await?;

@@ -17,6 +17,7 @@ use crate::{
     Store, StoreError, Tx,
     entity::{job, run},
     instant, job_row, parts,
+    telling::{self, Account},
 };
 
 /// The part of a WHERE clause that every write of a run names ($1 job, $2 run, $3 token). Not
@@ -45,14 +46,17 @@ pub async fn renew(store: &Store, fence: &Fence, lease: Duration) -> Result<Hold
     update_held(store, fence, &set, [instant::span(lease).into()]).await
 }
 
-/// Records how far the run is: fenced.
+/// Records how far the run is, and what it has to tell the live stream: fenced. Of a run that has
+/// lost its lease nothing is told.
 pub async fn record_progress(
     store: &Store,
     fence: &Fence,
     progress: &Progress,
+    account: &Account,
 ) -> Result<Hold, StoreError> {
-    let set = format!(
-        "stage = $4, rows_done = $5, rows_total = $6, rows_total_is_estimate = $7, updated_at = {}",
+    let sql = format!(
+        "UPDATE jobs SET stage = $4, rows_done = $5, rows_total = $6, \
+         rows_total_is_estimate = $7, updated_at = {} WHERE {HELD} RETURNING *",
         store.engine().now()
     );
     let values = [
@@ -61,7 +65,13 @@ pub async fn record_progress(
         progress.total.map(|rows| rows as i64).into(),
         progress.total_is_estimate.into(),
     ];
-    update_held(store, fence, &set, values).await
+    let mut tx = store.begin().await?;
+    let statement = tx.engine().statement(sql, fence_values(fence).into_iter().chain(values));
+    let row = job::Entity::find().from_raw_sql(statement).one(tx.connection()).await?;
+    let Some(row) = row else { return Ok(Hold::Lost) };
+    telling::tell_account(&mut tx, &row, account).await?;
+    tx.commit().await?;
+    holds(&row, fence)
 }
 
 async fn update_held(

@@ -14,7 +14,7 @@ use sea_orm::{
 use uuid::Uuid;
 
 use crate::{
-    StoreError, Tx,
+    StoreError, Tx, channels,
     entity::{delivery, download, event, job, part, receipt, requester, run},
     instant, job_row,
     outbox::{self, NewEvent},
@@ -98,7 +98,7 @@ async fn sweep_files(tx: &Tx, jobs: &[Uuid], now: i64) -> Result<(), StoreError>
 
 /// Deletes ended jobs older than `retention` whose objects are swept and deliveries finished;
 /// at most `most` of them. With a job go its runs, parts, requesters, downloads, events and their
-/// deliveries and receipts.
+/// deliveries and receipts, and its channel.
 pub async fn purge(tx: &mut Tx, retention: Duration, most: u32) -> Result<u64, StoreError> {
     let before = tx.now().await? - instant::span(retention);
     let sql = format!(
@@ -155,4 +155,5 @@ pub async fn purge(tx: &mut Tx, retention: Duration, most: u32) -> Result<u64, S
         .exec(connection)
         .await?;
     Ok(deleted.rows_affected)
+    channels::forget(tx, &ids).await?;
 }

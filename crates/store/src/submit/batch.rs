@@ -17,6 +17,7 @@ use crate::{
     hints::Topic,
     instant, job_row,
     outbox::ROWS_PER_INSERT,
+    telling,
 };
 
 /// One submission.
@@ -55,7 +56,7 @@ pub async fn submit_all(
     requests: &[Request<'_>],
     queued_per_organization: u32,
 ) -> Result<Vec<Submitted>, StoreError> {
-    let mut room = take_turns(tx, requests, queued_per_organization).await?;
+    let mut turns = take_turns(tx, requests, queued_per_organization).await?;
     let now = tx.now().await?;
     let mut known = known_keys(tx, requests, now).await?;
     let mut answers = Vec::with_capacity(requests.len());
@@ -73,13 +74,15 @@ pub async fn submit_all(
             });
             continue;
         }
-        let left = room.entry(request.organization()).or_default();
-        if *left <= 0 {
+        let turn = turns.entry(request.organization()).or_default();
+        if turn.room <= 0 {
             answers.push(Submitted::QueueFull);
             continue;
         }
-        *left -= 1;
-        let row = job_row::of_new(request.job, now)?;
+        turn.room -= 1;
+        let mut row = job_row::of_new(request.job, now)?;
+        row.waiting_told = turn.full;
+        telling::tell_submitted(tx, &row, turn.full);
         let job = job_row::read(&row)?;
         if let (Some(id), Some(key)) = (key_id, request.key) {
             keys.push(key_row(&id, key, job.id.uuid(), now));
@@ -96,13 +99,21 @@ pub async fn submit_all(
     Ok(answers)
 }
 
-/// Counts all requests into their turn rows, which locks them. Returns how many jobs each
-/// organization may still queue, these not counted.
+/// Whether an organization has room.
+#[derive(Default)]
+struct Turn {
+    /// How many jobs it may still queue, these not counted.
+    room: i64,
+    /// Whether it runs as many jobs as it may.
+    full: bool,
+}
+
+/// Counts all requests into their turn rows, which locks them.
 async fn take_turns(
     tx: &Tx,
     requests: &[Request<'_>],
     queued_per_organization: u32,
-) -> Result<HashMap<Uuid, i64>, StoreError> {
+) -> Result<HashMap<Uuid, Turn>, StoreError> {
     let mut wanted = BTreeMap::<Uuid, i32>::new();
     for request in requests {
         *wanted.entry(request.organization()).or_default() += 1;
@@ -114,7 +125,7 @@ async fn take_turns(
     let sql = format!(
         "INSERT INTO turns (organization_id, queued, running, last_turn_at) VALUES {tuples} \
          ON CONFLICT (organization_id) DO UPDATE SET queued = turns.queued + excluded.queued \
-         RETURNING organization_id, queued"
+         RETURNING organization_id, queued, running_most > 0 AND running >= running_most AS is_full"
     );
     let values = wanted.iter().flat_map(|(id, count)| [Value::from(*id), Value::from(*count)]);
     let rows = tx.connection().query_all_raw(tx.engine().statement(sql, values)).await?;
@@ -123,7 +134,8 @@ async fn take_turns(
             let organization: Uuid = row.try_get("", "organization_id")?;
             let queued: i32 = row.try_get("", "queued")?;
             let before = queued - wanted.get(&organization).copied().unwrap_or_default();
-            Ok((organization, i64::from(queued_per_organization) - i64::from(before)))
+            let room = i64::from(queued_per_organization) - i64::from(before);
+            Ok((organization, Turn { room, full: row.try_get("", "is_full")? }))
         })
         .collect()
 }

@@ -20,6 +20,7 @@ use outport_store::{
     events,
     jobs::{self, Claim, ClaimPolicy, FinishPolicy, Finished, RunEnd},
     submit::{self, IdempotencyKey, NewJob, Submitted},
+    telling::Account,
 };
 use sea_orm::{ConnectionTrait as _, Database, DatabaseConnection, DbBackend, Statement};
 use tempfile::TempDir;
@@ -181,7 +182,8 @@ impl Bench {
         policy: &FinishPolicy,
     ) -> Finished {
         let mut tx = self.store.begin().await.expect("a transaction");
-        let finished = jobs::finish(&mut tx, fence, end, policy).await.expect("an end");
+        let finished = jobs::finish(&mut tx, fence, end, policy, &Account::default()).await;
+        let finished = finished.expect("an end");
         tx.commit().await.expect("a commit");
         finished
     }
@@ -280,6 +282,7 @@ pub fn new_job(organization: OrganizationId) -> NewJob {
             cooperative: None,
         },
         resource: "order".to_owned(),
+        application: "shop".to_owned(),
         format: Format::Csv,
         compression: Compression::None,
         split: false,

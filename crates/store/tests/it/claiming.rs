@@ -6,7 +6,10 @@ use outport_domain::{
     id::{Fence, Id, OrganizationId},
     job::{JobStatus, Progress, Stage},
 };
-use outport_store::jobs::{self, ClaimPolicy, Hold, RunEnd};
+use outport_store::{
+    jobs::{self, ClaimPolicy, Hold, RunEnd},
+    telling::{Account, StageStep},
+};
 use uuid::Uuid;
 
 use crate::bench::{Bench, claim_policy, failed, file_of, key_of, new_job};
@@ -151,6 +154,7 @@ async fn a_late_owner_writes_nothing(bench: Bench) {
     let current = bench.claim().await.expect("its second run");
     assert_eq!((current.job.id, current.fence.run), (late.job.id, 2));
     let before = bench.find(&late.job).await;
+    let told_before = bench.count("SELECT COUNT(*) FROM stream_events").await;
     let forged = Fence { lease_token: Uuid::new_v4(), ..current.fence };
     let unknown = Fence { job: Id::new(), ..current.fence };
     for fence in [late.fence, forged, unknown] {
@@ -160,8 +164,10 @@ async fn a_late_owner_writes_nothing(bench: Bench) {
         assert_eq!(jobs::look(store, &[fence]).await.expect("an answer"), [Hold::Lost]);
         let recorded = jobs::record_object(store, &fence, &key, Some("u")).await;
         assert_eq!(recorded.expect("an answer"), Hold::Lost);
-        let progress = Progress { done: 7, ..Progress::default() };
-        let recorded = jobs::record_progress(store, &fence, &progress).await;
+        let progress = Progress { done: 7, stage: Some(Stage::Generate), ..Progress::default() };
+        let mut account = Account::default();
+        account.stage(StageStep::Progress, &progress);
+        let recorded = jobs::record_progress(store, &fence, &progress, &account.outgoing()).await;
         assert_eq!(recorded.expect("an answer"), Hold::Lost);
         let ends =
             [RunEnd::Completed(file_of(&late)), failed(), RunEnd::HandedBack, RunEnd::Canceled];
@@ -171,6 +177,7 @@ async fn a_late_owner_writes_nothing(bench: Bench) {
         assert_eq!(bench.rescue(&fence).await, jobs::Finished::Lost);
     }
     assert_eq!(bench.find(&late.job).await, before);
+    assert_eq!(bench.count("SELECT COUNT(*) FROM stream_events").await, told_before);
     assert_eq!(bench.count("SELECT COUNT(*) FROM events").await, 0);
     assert_eq!(bench.count("SELECT COUNT(*) FROM runs WHERE object_key IS NOT NULL").await, 0);
     bench.assert_counters().await;
@@ -206,7 +213,8 @@ async fn progress_is_recorded(bench: Bench) {
         total: Some(100),
         total_is_estimate: true,
     };
-    let hold = jobs::record_progress(&bench.store, &claim.fence, &progress).await;
+    let account = Account::default();
+    let hold = jobs::record_progress(&bench.store, &claim.fence, &progress, &account).await;
     assert_eq!(hold.expect("an answer"), Hold::Held);
     assert_eq!(bench.find(&claim.job).await.progress, progress);
     bench.finish(&claim.fence, &RunEnd::HandedBack).await;

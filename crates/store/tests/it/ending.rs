@@ -10,6 +10,7 @@ use outport_domain::{
 use outport_store::{
     events,
     jobs::{self, ExpiredLeases, FinishPolicy, Finished, RunEnd},
+    telling::Account,
 };
 
 use crate::bench::{Bench, HANDLER, abandoned, failed, file_of, finish_policy, new_job};
@@ -173,7 +174,9 @@ async fn a_rolled_back_end_leaves_neither_event_nor_delivery(bench: Bench) {
     let claim = bench.running(OrganizationId::new()).await;
     let end = RunEnd::Completed(file_of(&claim));
     let mut tx = bench.store.begin().await.expect("a transaction");
-    jobs::finish(&mut tx, &claim.fence, &end, &finish_policy()).await.expect("an end");
+    let account = Account::default();
+    let ended = jobs::finish(&mut tx, &claim.fence, &end, &finish_policy(), &account).await;
+    ended.expect("an end");
     drop(tx);
     assert_eq!(bench.find(&claim.job).await, claim.job);
     for table in ["events", "deliveries"] {

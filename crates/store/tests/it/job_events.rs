@@ -11,6 +11,7 @@ use outport_domain::{
 use outport_store::{
     Engine, deliveries, events,
     jobs::{self, CancelOutcome, Claim, FinishPolicy, Finished, RunEnd},
+    telling::Account,
 };
 
 use crate::bench::{Bench, failed, file_of, finish_policy, new_job};
@@ -182,7 +183,9 @@ async fn an_end_that_is_rolled_back_tells_nothing(bench: Bench) {
     let failure = Failure::new(FailureCode::LimitExceeded, "too many rows");
     for end in [RunEnd::Completed(file_of(&claim)), RunEnd::Failed(failure)] {
         let mut tx = bench.store.begin().await.expect("a transaction");
-        jobs::finish(&mut tx, &claim.fence, &end, &finish_policy()).await.expect("an end");
+        let account = Account::default();
+        let ended = jobs::finish(&mut tx, &claim.fence, &end, &finish_policy(), &account).await;
+        ended.expect("an end");
         drop(tx);
         assert_eq!(bench.find(&claim.job).await.status, JobStatus::Processing);
         assert_eq!(bench.count("SELECT COUNT(*) FROM events").await, 0);

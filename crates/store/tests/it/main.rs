@@ -2,6 +2,7 @@
 //! `OUTPORT_TEST_POSTGRES`; every test makes a database of its own and drops it.
 
 mod bench;
+mod stream;
 
 /// Runs each of these functions on `SQLite` and on `PostgreSQL`.
 macro_rules! on_both_engines {
@@ -24,11 +25,14 @@ macro_rules! on_both_engines {
 mod access;
 mod broken_off;
 mod canceling;
+mod channel_retention;
+mod channel_writers;
 mod channels;
 mod claiming;
 mod counters;
 mod delivering;
 mod ending;
+mod epochs;
 mod handlers;
 mod hints;
 mod job_events;
@@ -37,3 +41,5 @@ mod parts;
 mod schema;
 mod submitting;
 mod sweeping;
+mod telling;
+mod waiting;
