@@ -11,7 +11,9 @@
 //! **Absent on purpose.** Running exports: the API inserts a row. What it reads of a source is
 //! what proves that an export would fail.
 
+pub mod channels;
 mod connections;
+mod console;
 mod deliveries;
 mod downloads;
 mod envelope;
@@ -30,6 +32,8 @@ pub mod problem;
 mod range;
 mod reference;
 mod resources;
+mod revocations;
+pub mod stream;
 mod tokens;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -48,7 +52,7 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use self::{fetcher::Facade, health::Readiness, metrics::Metrics};
+use self::{fetcher::Facade, health::Readiness, metrics::Metrics, stream::Streams};
 use crate::auth::Authenticator;
 
 /// All that the API works with.
@@ -77,12 +81,14 @@ pub struct ApiState {
     pub public_url: Url,
     /// The bounds.
     pub limits: Arc<Limits>,
-    /// What is counted.
-    pub metrics: Arc<Metrics>,
-    /// Readiness of what is not listed here, such as mail.
-    pub readiness: Readiness,
     /// The application of jobs in the live stream where their resource names none.
     pub application: String,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// The live stream.
+    pub stream: Arc<Streams>,
+    /// Readiness of what is not listed here, such as mail.
+    pub readiness: Readiness,
     /// Whether `X-Forwarded-For` is written by a proxy of ours; else it is not believed.
     pub behind_proxy: bool,
 }
@@ -101,7 +107,12 @@ pub fn router(state: Arc<ApiState>) -> Router {
     let (router, document) = described.split_for_parts();
     let reference = Arc::new(reference::Reference::new(&document));
     let pages = Arc::new(pages::Pages::load());
-    wrapped(router.layer(axum::Extension(reference)).layer(axum::Extension(pages)), state)
+    let console = Arc::new(console::Console::load());
+    let router = router
+        .layer(axum::Extension(reference))
+        .layer(axum::Extension(pages))
+        .layer(axum::Extension(console));
+    wrapped(router, state)
 }
 
 /// What a process without the API still answers: `/livez`, `/readyz` and `/metrics`.
@@ -151,11 +162,19 @@ fn without_facade() -> OpenApiRouter<Arc<ApiState>> {
         .routes(routes!(deliveries::backfill))
         .routes(routes!(tokens::create, tokens::list))
         .routes(routes!(tokens::revoke))
+        .routes(routes!(revocations::create))
+        .routes(routes!(channels::append::append))
+        .routes(routes!(channels::replay::events))
+        .routes(routes!(channels::snapshot::snapshot))
+        .routes(routes!(stream::sse::follow))
+        .routes(routes!(stream::socket::socket))
+        .routes(routes!(stream::tickets::create))
         .routes(routes!(links::page))
         .routes(routes!(links::file))
         .routes(routes!(links::part))
         .routes(routes!(links::rerun))
-        .routes(routes!(reference::home))
+        .routes(routes!(console::page))
+        .routes(routes!(console::file))
         .routes(routes!(reference::document))
         .routes(routes!(reference::page))
         .routes(routes!(reference::errors))
@@ -182,6 +201,7 @@ fn operational() -> OpenApiRouter<Arc<ApiState>> {
         (name = "exports", description = "Request exports, follow them, download their files"),
         (name = "resources", description = "What may be exported"),
         (name = "deliveries", description = "The duties of handlers towards events"),
+        (name = "events", description = "The live stream: follow it, replay it, append to it"),
         (name = "tokens", description = "API tokens of one's organization"),
         (name = "fetcher", description = "Jobs for clients of a Fetcher"),
         (name = "connections", description = "The databases that an organization stores"),

@@ -11,6 +11,7 @@ pub(crate) mod keys;
 mod limits;
 mod notices;
 mod settings;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod variables;
@@ -41,9 +42,12 @@ pub use facade::FacadeConfig;
 pub use settings::{ConfigError, Settings};
 pub use variables::{VARIABLES, Variable};
 
-use crate::auth::{
-    jwks::KeySource,
-    jwt::{ClaimNames, JwtConfig},
+use crate::{
+    api::stream::StreamConfig,
+    auth::{
+        jwks::KeySource,
+        jwt::{ClaimNames, JwtConfig},
+    },
 };
 
 /// Everything one process is told. Holds secrets, so it has no `Debug`.
@@ -90,6 +94,8 @@ pub struct Config {
     pub jwt: Option<JwtConfig>,
     /// Every bound.
     pub limits: Limits,
+    /// The live stream.
+    pub stream: StreamConfig,
     /// Where this process dies in tests.
     pub crash: CrashPlan,
     /// What an operator should know about this configuration, a sentence each.
@@ -139,6 +145,7 @@ impl Config {
         let protection = keys::protection(s, embedded);
         let limits = limits::read(s);
         let broker = broker::read(s, &limits);
+        let stream = stream::read(s, &limits);
         let connections = connections(s, &limits);
         let facade = facade::read(s, &connections);
         let jwt = jwt(s);
@@ -164,6 +171,7 @@ impl Config {
             facade,
             jwt,
             limits,
+            stream,
             crash,
             notices: Vec::new(),
             data_dir,

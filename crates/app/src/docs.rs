@@ -8,7 +8,11 @@ use std::{
     sync::Arc,
 };
 
-use outport_contract::{job_event::JobEvent, manifest::Manifest};
+use outport_contract::{
+    job_event::JobEvent,
+    manifest::Manifest,
+    stream::{Batch, Pointer},
+};
 use outport_domain::{
     caller::{Caller, Permission},
     column::ColumnType,
@@ -214,6 +218,18 @@ fn the_consumers_in_the_documents_are_those_that_are_tested() {
         let expected = format!("```{language}\n{program}```\n");
         check("crates/app/docs/consuming.md", name, &expected);
     }
+}
+
+#[test]
+fn the_messages_in_the_documents_are_ones_that_the_code_reads() {
+    let examples = blocks(&page("crates/app/docs/live-stream.md"), "json");
+    let [batch, pointer] = examples.try_into().expect("two");
+    let read: Batch = serde_json::from_str(&batch).expect("a batch");
+    let written = serde_json::to_value(&read).expect("JSON");
+    assert_eq!(written, serde_json::from_str::<serde_json::Value>(&batch).expect("JSON"));
+    let read: Pointer = serde_json::from_str(&pointer).expect("a pointer");
+    let written = serde_json::to_value(&read).expect("JSON");
+    assert_eq!(written, serde_json::from_str::<serde_json::Value>(&pointer).expect("JSON"));
 }
 
 /// The fenced blocks of a language, in their order.

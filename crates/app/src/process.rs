@@ -31,6 +31,7 @@ use crate::{
         self, ApiState,
         health::{Check, Readiness},
         metrics::Metrics,
+        stream::Streams,
     },
     auth::{Authenticator, jwt::JwtVerifier},
     config::{Config, ConfigError},
@@ -115,12 +116,11 @@ pub async fn run(
 ) -> Result<(), StartError> {
     if roles.worker {
         config.check_worker()?;
-    }
         trusts_broker(&config).await?;
+    }
     Process::build(config).await?.run(roles, listener, stop).await
 }
 
-impl Process {
 /// A broker that is away is waited for. One whose certificate is not trusted would be for ever.
 async fn trusts_broker(config: &Config) -> Result<(), ConfigError> {
     let Some(broker) = &config.broker else { return Ok(()) };
@@ -135,6 +135,7 @@ pub(crate) fn certificate_fault(why: &str) -> String {
     format!("broker.caFile (OUTPORT_BROKER_CA_FILE): the broker's certificate {why}")
 }
 
+impl Process {
     /// Connects to the state, migrates it, reads resources and templates, registers handlers.
     /// Whatever is wrong stops here, before anything is served.
     pub async fn build(config: Config) -> Result<Self, StartError> {
@@ -185,7 +186,8 @@ pub(crate) fn certificate_fault(why: &str) -> String {
     ) -> Result<(), StartError> {
         let store = self.store.clone();
         let _only_process = self.take_embedded_state()?;
-        let router = self.router(roles)?;
+        let streams = Arc::new(Streams::new(store.clone(), self.config.stream.clone()));
+        let router = self.router(roles, Arc::clone(&streams))?;
         let http = tokio::spawn(http::serve(
             listener,
             router,
@@ -194,6 +196,10 @@ pub(crate) fn certificate_fault(why: &str) -> String {
             self.limits.drain,
         ));
         let mut tasks = Vec::new();
+        if roles.api {
+            let stop = stop.clone();
+            tasks.push(tokio::spawn(async move { streams.run(stop).await }));
+        }
         if roles.worker {
             let pipeline = self.pipeline();
             tasks.push(tokio::spawn(worker::run(
@@ -272,7 +278,7 @@ pub(crate) fn certificate_fault(why: &str) -> String {
         })
     }
 
-    fn router(&self, roles: Roles) -> Result<axum::Router, StartError> {
+    fn router(&self, roles: Roles, stream: Arc<Streams>) -> Result<axum::Router, StartError> {
         let jwt = self.config.jwt.clone().map(JwtVerifier::new).transpose();
         let jwt = jwt.map_err(|error| StartError::new("jwt", &error))?;
         let state = Arc::new(ApiState {
@@ -297,7 +303,11 @@ pub(crate) fn certificate_fault(why: &str) -> String {
             public_url: self.config.public_url.clone(),
             limits: Arc::clone(&self.limits),
             application: self.config.stream_application.clone(),
-            metrics: Arc::new(Metrics::with_broker(Arc::clone(&self.broker))),
+            metrics: Arc::new(Metrics::of_process(
+                Arc::clone(&self.broker),
+                stream.notifier().figures(),
+            )),
+            stream,
             readiness: Readiness::new(vec![self.mail_check()]),
             behind_proxy: self.config.behind_proxy,
         });

@@ -1,4 +1,8 @@
-//! Who may call and who did: API tokens, revocations, requesters, and the audit of downloads.
+//! Who may call and who did: API tokens, revocations, requesters, tickets, and the audit of
+//! downloads.
+
+mod revoked;
+mod tickets;
 
 use chrono::{DateTime, Utc};
 use outport_domain::{
@@ -7,6 +11,11 @@ use outport_domain::{
 };
 use sea_orm::{ColumnTrait as _, EntityTrait as _, IntoActiveModel as _, QueryFilter as _};
 use uuid::Uuid;
+
+pub use revoked::{
+    RevokedLately, is_channel_revoked, restore_channel, revoke_channel, revoked_lately,
+};
+pub use tickets::{Ticket, create_ticket, take_ticket};
 
 use crate::{
     Page, PageRequest, Store, StoreError, Tx, caller_text,
@@ -203,9 +212,12 @@ pub async fn list_downloads(
     paging::page(query, download::Column::Id, page, store.reader(), read_download).await
 }
 
-/// Forgets idempotency keys that have ended. Returns how many.
+/// Forgets idempotency keys that have ended, and client ids and tickets. Returns how many keys.
 pub async fn forget_keys(tx: &mut Tx) -> Result<u64, StoreError> {
     let now = tx.now().await?;
+    for table in ["posted_events", "stream_tickets"] {
+        tx.run(format!("DELETE FROM {table} WHERE expires_at <= $1"), [now.into()]).await?;
+    }
     tx.run("DELETE FROM idempotency_keys WHERE expires_at <= $1", [now.into()]).await
 }
 

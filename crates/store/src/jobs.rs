@@ -136,6 +136,8 @@ pub struct JobFilter {
     pub requested_by: Option<UserId>,
     /// Only of this schedule.
     pub schedule: Option<outport_domain::id::ScheduleId>,
+    /// Of the live stream's application with this name.
+    pub application: Option<String>,
 }
 
 /// Numbers for the metrics page.

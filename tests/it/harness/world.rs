@@ -29,9 +29,10 @@ pub const LEASE: Duration = Duration::from_secs(2);
 /// A master key, base64 of 32 bytes.
 pub const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 /// Every table of the state; another one must get its line in [`World::describe`].
-const TABLES: &str = "channel_events channels connections deliveries downloads epochs events handler_events \
-                      handlers idempotency_keys jobs parts receipts requesters revocations runs \
-                      stream_events tokens turns";
+const TABLES: &str = "channel_events channel_revocations channels connections deliveries \
+                      downloads epochs events handler_events handlers idempotency_keys jobs \
+                      parts posted_events receipts requesters revocations runs stream_events \
+                      stream_tickets tokens turns";
 
 /// Everything that one test has. It goes when it is dropped.
 pub struct World {
@@ -161,6 +162,14 @@ impl World {
         let token = self.token().await;
         let process = self.spawn(Program::Api, &[], &[self.listen()]);
         Api::new(process, self.base(), token).await
+    }
+
+    /// Starts one more API, at an address of its own.
+    pub async fn another_api(&self) -> Api {
+        let address = format!("127.0.0.1:{}", free_port());
+        let listen = ("OUTPORT_LISTEN", address.clone());
+        let process = self.spawn(Program::Api, &[], &[listen]);
+        Api::new(process, format!("http://{address}"), self.token().await).await
     }
 
     /// Starts everything as one process.

@@ -205,6 +205,7 @@ pub async fn list(
         resource: params.get("resource", "a resource's name", |text| Some(text.to_owned())),
         requested_by: params.get("requestedBy", "a UUID", |text| text.parse().ok()),
         schedule: params.get("scheduleId", "a UUID", |text| text.parse().ok()),
+        ..JobFilter::default()
     };
     let page = params.page();
     params.finish()?;

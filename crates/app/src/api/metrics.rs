@@ -1,6 +1,8 @@
 //! What is counted, in a registry of its own, read at `/metrics` in the `OpenMetrics` text form.
 
 mod broker;
+mod notifier;
+mod stream;
 
 use std::{
     sync::{Arc, atomic::AtomicU64},
@@ -13,7 +15,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use chrono::{DateTime, Utc};
-use outport_relay::{broker::Figures, handlers::PublishJobEvent};
+use outport_relay::{broker::Figures, handlers::PublishJobEvent, notifier::Figures as Broadcast};
 use outport_store::{
     deliveries,
     jobs::{self, Gauges},
@@ -25,6 +27,7 @@ use prometheus_client::{
 };
 use tokio::sync::Mutex;
 
+pub use self::stream::{Held, StreamFigures};
 use super::{ApiState, problem::Problem};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -59,6 +62,8 @@ pub struct Metrics {
     deliveries: Family<Deliveries, Gauge>,
     oldest_delivery: Seconds,
     oldest_unpublished: Seconds,
+    /// Of the live stream.
+    pub stream: StreamFigures,
     /// One scrape at a time, so that none reads another's half-set gauges.
     scraping: Mutex<()>,
 }
@@ -75,10 +80,11 @@ impl Metrics {
         Self::with(Registry::with_prefix("outport"))
     }
 
-    /// The same, with what the publisher of this process has seen.
-    pub fn with_broker(figures: Arc<Figures>) -> Self {
+    /// The same, with what the publisher and the notifier of this process have done.
+    pub fn of_process(broker: Arc<Figures>, notifier: Arc<Broadcast>) -> Self {
         let mut registry = Registry::with_prefix("outport");
-        registry.register_collector(Box::new(broker::JobEvents(figures)));
+        registry.register_collector(Box::new(broker::JobEvents(broker)));
+        registry.register_collector(Box::new(notifier::Broadcasts(notifier)));
         Self::with(registry)
     }
 
@@ -116,8 +122,10 @@ impl Metrics {
             "Age of the oldest job event that the broker has not confirmed, 0 when it has all",
             oldest_unpublished.clone(),
         );
+        let stream = StreamFigures::registered(&mut registry);
         Self {
             registry,
+            stream,
             requests,
             latency,
             store_up,

@@ -1,9 +1,11 @@
-//! `outport access`: revokes and restores the access of users and organizations. A revocation
-//! acts on credentials and on links in mails that were issued before, within two seconds.
+//! `outport access`: revokes and restores the access of users and organizations, and to channels of
+//! the live stream. A revocation acts on credentials, on links in mails that were issued before and
+//! on open streams, within two seconds.
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use outport_contract::stream::Channel;
 use outport_domain::id::{OrganizationId, UserId, kind};
 use outport_store::{
     Store,
@@ -26,18 +28,35 @@ pub(super) struct Whom {
     #[arg(long, value_parser = parse_id::<kind::Organization>)]
     organization: OrganizationId,
     /// One user of it
-    #[arg(long, value_parser = parse_id::<kind::User>, required_unless_present = "everybody")]
+    #[arg(long, value_parser = parse_id::<kind::User>, required_unless_present_any = ["everybody", "channel"])]
     user: Option<UserId>,
     /// All of the organization
     #[arg(long, conflicts_with = "user")]
     everybody: bool,
+    /// A channel of the live stream, for all of the organization
+    #[arg(long, conflicts_with_all = ["user", "everybody"])]
+    channel: Option<Channel>,
+}
+
+/// What access is taken from, or given back to.
+enum What {
+    Whom(Revoked),
+    Channel(Channel),
 }
 
 impl Whom {
-    fn revoked(&self) -> Revoked {
-        match self.user {
-            Some(user) => Revoked::User(self.organization, user),
-            None => Revoked::Organization(self.organization),
+    fn what(&self) -> Result<What, Failure> {
+        let Some(channel) = &self.channel else {
+            let whom = self.user.map(|user| Revoked::User(self.organization, user));
+            return Ok(What::Whom(whom.unwrap_or(Revoked::Organization(self.organization))));
+        };
+        match channel {
+            Channel::Application(owner, _) | Channel::Organization(owner)
+                if *owner != self.organization.uuid() =>
+            {
+                Err(Failure::Usage(format!("{channel} is not of this organization")))
+            }
+            _ => Ok(What::Channel(channel.clone())),
         }
     }
 }
@@ -46,11 +65,19 @@ pub(super) async fn run(command: &AccessCommand, store: &Store) -> Result<ExitCo
     let mut tx = store.begin().await?;
     let said = match command {
         AccessCommand::Revoke(whom) => {
-            access::revoke(&mut tx, whom.revoked()).await?;
+            match whom.what()? {
+                What::Whom(revoked) => access::revoke(&mut tx, revoked).await?,
+                What::Channel(channel) => {
+                    access::revoke_channel(&mut tx, whom.organization, &channel).await?;
+                }
+            }
             "revoked"
         }
         AccessCommand::Restore(whom) => {
-            access::restore(&mut tx, whom.revoked()).await?;
+            match whom.what()? {
+                What::Whom(revoked) => access::restore(&mut tx, revoked).await?,
+                What::Channel(channel) => access::restore_channel(&mut tx, &channel).await?,
+            }
             "restored"
         }
     };

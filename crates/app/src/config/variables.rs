@@ -214,7 +214,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "facade.deniedNetworks",
         "0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 100.100.100.200/32, ::/128, ::1/128, fe80::/10, fd00:ec2::254/128",
-        "Networks, separated by commas, that no stored connection may lead into: by default the machine itself, link-local addresses and what clouds serve credentials at.",
+        "Networks, separated by commas, that no stored connection may lead into: by default the machine itself, link-local addresses and what clouds serve credentials at. With a loopback address on the list, every address of this machine is denied.",
     ),
     variable(
         "jwt.hs256Secret",
@@ -250,6 +250,39 @@ pub const VARIABLES: &[Variable] = &[
     variable("jwt.claims.name", "name", "Claim of the name."),
     variable("jwt.claims.locale", "locale", "Claim of the language."),
     variable("jwt.claims.scope", "scope", "Claim of the scopes, one text with spaces or an array."),
+    variable(
+        "stream.messageBytes",
+        "65536",
+        "Bytes of a broadcast message of the live stream, its envelope included; what does not fit is pointed at.",
+    ),
+    variable(
+        "stream.intervalMilliseconds",
+        "250",
+        "How long events that may wait are gathered into one message.",
+    ),
+    variable(
+        "stream.maxAgeSeconds",
+        "30",
+        "Events older than this are pointed at and do not travel.",
+    ),
+    variable(
+        "stream.pollMilliseconds",
+        "1000",
+        "How often the state is looked at for events, where hints are lost.",
+    ),
+    variable(
+        "stream.messagesPerChannel",
+        "128",
+        "Messages that a channel keeps for its slowest follower; who is further behind gets a pointer.",
+    ),
+    variable(
+        "stream.heartbeatSeconds",
+        "15",
+        "How often each followed channel says where it is.",
+    ),
+    variable("stream.queueBytes", "1048576", "Bytes of messages that wait for one connection."),
+    variable("stream.channelsPerConnection", "128", "Channels that one WebSocket may follow."),
+    variable("stream.connections", "20000", "Live streams that one process serves at once."),
     variable("limits.requestBodyBytes", "262144", "Bytes of a request body."),
     variable("limits.rowsPerExport", "50000000", "Data rows of one export."),
     variable(
@@ -317,6 +350,11 @@ pub const VARIABLES: &[Variable] = &[
     variable("limits.fileRetentionSeconds", "604800", "From `finishedAt` to `expiresAt`."),
     variable("limits.jobRetentionSeconds", "7776000", "How long ended jobs are kept."),
     variable(
+        "limits.streamEventRetentionSeconds",
+        "604800",
+        "How long events of the live stream can be replayed.",
+    ),
+    variable(
         "limits.presignedUrlSeconds",
         "900",
         "Life of a pre-signed download URL, at most 900.",
@@ -336,6 +374,11 @@ pub const VARIABLES: &[Variable] = &[
         "30",
         "Time that running work gets to end when the process stops.",
     ),
+    variable(
+        "stream.application",
+        "outport",
+        "The application of jobs in the live stream whose resource names none, and of jobs of the Fetcher facade: 1 to 100 letters (a-z, A-Z), digits, `-` or `_`.",
+    ),
     variable("crashPoint", "", "For tests alone: the process aborts at this point."),
 ];
 
@@ -349,11 +392,6 @@ mod tests {
         assert_eq!(environment_name("encKey"), "APP_ENC_KEY");
         assert_eq!(environment_name("encKeyVersion"), "APP_ENC_KEY_VERSION");
         assert_eq!(environment_name("broker.exchange"), "RABBITMQ_JOB_EVENTS_EXCHANGE");
-    variable(
-        "limits.streamEventRetentionSeconds",
-        "604800",
-        "How long events of the live stream can be replayed.",
-    ),
         assert_eq!(environment_name("broker.typePrefix"), "OUTPORT_BROKER_TYPE_PREFIX");
         assert_eq!(environment_name("connections.shop-eu"), "OUTPORT_CONNECTIONS_SHOP_EU");
     }
@@ -371,10 +409,7 @@ mod tests {
         let config = super::super::Config::from_settings(super::super::Settings::for_tests());
         let config = config.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(config.limits, outport_domain::limits::Limits::default());
+        let stream = crate::api::stream::StreamConfig::default();
+        assert_eq!(format!("{:?}", config.stream), format!("{stream:?}"));
     }
 }
-    variable(
-        "stream.application",
-        "outport",
-        "The application of jobs in the live stream whose resource names none, and of jobs of the Fetcher facade: 1 to 100 letters (a-z, A-Z), digits, `-` or `_`.",
-    ),

@@ -18,6 +18,7 @@ use outport::{
         fetcher::Facade,
         health::{Check, Readiness},
         metrics::Metrics,
+        stream::{StreamConfig, Streams},
     },
     auth::{
         Authenticator,
@@ -60,6 +61,7 @@ use outport_store::{
 };
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 use sqlx::{Connection as _, Executor as _, PgConnection};
 use url::Url;
 use uuid::Uuid;
@@ -116,6 +118,7 @@ pub struct Options {
     pub source: Option<Arc<dyn Source>>,
     /// The networks that stored connections may not lead into, where there is a facade.
     pub facade: Option<Vec<IpNet>>,
+    pub stream: StreamConfig,
 }
 
 /// A running API.
@@ -125,6 +128,8 @@ pub struct World {
     pub keys: Arc<LinkKeys>,
     pub client: reqwest::Client,
     pub address: SocketAddr,
+    /// Makes live streams leave.
+    pub stop: CancellationToken,
     /// Whether the source and the extra check answer.
     pub sick: Arc<Mutex<Option<&'static str>>>,
     pub organization: OrganizationId,
@@ -171,8 +176,11 @@ impl World {
         let objects = Arc::new(MemoryStore::new());
         let keys = Arc::new(LinkKeys::new(1, &MasterKey::generate()));
         let sick = Arc::new(Mutex::new(None));
-        let state = state(&options, &store, &objects, &keys, &sick, address);
-        let app = api::router(Arc::new(state)).into_make_service_with_connect_info::<SocketAddr>();
+        let state = Arc::new(state(&options, &store, &objects, &keys, &sick, address));
+        let (stream, stop) = (Arc::clone(&state.stream), CancellationToken::new());
+        let stopped = stop.clone();
+        let streams = tokio::spawn(async move { stream.run(stopped).await });
+        let app = api::router(state).into_make_service_with_connect_info::<SocketAddr>();
         let server = tokio::spawn(async move { axum::serve(listener, app).await });
         let mut world = Self {
             store,
@@ -180,6 +188,7 @@ impl World {
             keys,
             client: client(),
             address,
+            stop,
             sick,
             organization: OrganizationId::new(),
             user: UserId::new(),
@@ -189,6 +198,7 @@ impl World {
         world.token = world.token_for(|_| {}).await;
         let outcome = AssertUnwindSafe(test(&world)).catch_unwind().await;
         server.abort();
+        streams.abort();
         world.store.close().await;
         if let Err(panic) = outcome {
             std::panic::resume_unwind(panic);
@@ -416,7 +426,7 @@ pub fn storage_keys() -> KeyRing {
 /// What completed jobs of these tests hold.
 pub const FILE: &[u8] = b"code,quantity\nA,1\nB,2\n";
 
-fn state(
+pub fn state(
     options: &Options,
     store: &Store,
     objects: &Arc<MemoryStore>,
@@ -469,6 +479,7 @@ fn state(
         metrics: Arc::new(Metrics::new()),
         readiness: Readiness::new(vec![mail]),
         behind_proxy: options.behind_proxy,
+        stream: Arc::new(Streams::new(store.clone(), options.stream.clone())),
     }
 }
 

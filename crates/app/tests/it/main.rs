@@ -5,11 +5,14 @@
 //! service fails the tests.
 
 mod api_auth;
+mod api_connection_guards;
 mod api_connections;
+mod api_console;
 mod api_deliveries;
 mod api_exports;
 mod api_fetcher;
 mod api_fetcher_runs;
+mod api_fetcher_schema;
 mod api_files;
 mod api_foresight;
 mod api_links;
@@ -22,3 +25,10 @@ mod api_tokens;
 mod api_world;
 mod fetcher_world;
 mod http_limits;
+mod stream_access;
+mod stream_append;
+mod stream_conformance;
+mod stream_replay;
+mod stream_socket;
+mod stream_sse;
+mod stream_world;

@@ -43,6 +43,9 @@ impl Words for Select<Entity> {
         if let Some(user) = filter.requested_by {
             query = query.filter(Column::UserId.eq(user.uuid()));
         }
+        if let Some(application) = &filter.application {
+            query = query.filter(Column::Application.eq(application));
+        }
         if let Some(schedule) = filter.schedule {
             query = query.filter(Column::ScheduleId.eq(schedule.uuid()));
         }
