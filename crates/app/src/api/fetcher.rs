@@ -125,6 +125,32 @@ pub async fn create(
     }
 }
 
+/// Who names a product gets the connections of that product alone.
+async fn check_product(
+    state: &ApiState,
+    caller: &Caller,
+    request: &DataRequest,
+    product: &str,
+) -> Result<(), Refusal> {
+    for name in request.connections.keys() {
+        let found = stored::find_by_name(&state.store, caller.organization, name).await?;
+        // What is not stored is missing, or configured for all.
+        let Some(connection) = found else { continue };
+        match connection.product.as_deref() {
+            Some(own) if own == product => {}
+            Some(_) => {
+                let message = format!("The connection '{name}' is of another product.");
+                return Err(Refusal::new(FetCode::ProductMismatch, message));
+            }
+            None => {
+                let message = format!("The connection '{name}' is of no product.");
+                return Err(Refusal::new(FetCode::ProductNotAssigned, message));
+            }
+        }
+    }
+    Ok(())
+}
+
 fn new_job(application: String, caller: Caller, body: String, request: DataRequest) -> NewJob {
     let scope = JobScope {
         scope_type: ScopeType::Organization,
@@ -139,6 +165,7 @@ fn new_job(application: String, caller: Caller, body: String, request: DataReque
         schedule: None,
         scope,
         resource: RESOURCE.to_owned(),
+        application,
         format: Format::Json,
         compression: Compression::None,
         split: false,
@@ -148,7 +175,6 @@ fn new_job(application: String, caller: Caller, body: String, request: DataReque
         request: body,
         metadata: Some(request.metadata),
         locale: caller.locale.unwrap_or(Locale::En),
-        application,
         notify_email: None,
         file_name: format!("{id}.json"),
         requested_at: Utc::now(),

@@ -110,10 +110,8 @@ async fn a_revoked_token_ends_its_streams(world: &World) {
 }
 
 async fn a_revoked_channel_ends_and_no_other_one(world: &World) {
-    let (all, one) = (
-        world.channel(),
-        Channel::Application(world.organization.uuid(), "shop".to_owned()),
-    );
+    let (all, one) =
+        (world.channel(), Channel::Application(world.organization.uuid(), "shop".to_owned()));
     let mut socket = world.socket().await;
     socket.subscribe(&all, None).await;
     socket.subscribe(&one, None).await;

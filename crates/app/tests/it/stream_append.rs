@@ -58,8 +58,8 @@ async fn a_posted_event_is_numbered_in_the_channels_of_its_type(world: &World) {
 
     let job = world.create().await;
     let stage = j!({"stage": "generate", "done": 1, "total": null});
-    let body = j!({"scope": {"organization": world.organization.to_string(), "job": job.to_string()},
-        "type": "stage.progress", "data": stage});
+    let scope = j!({"organization": world.organization.to_string(), "job": job.to_string()});
+    let body = j!({"scope": scope, "type": "stage.progress", "data": stage});
     let (status, made) = post(world, &body).await;
     assert_eq!(status, 201, "{made}");
     assert_eq!(made["channels"].as_array().map(Vec::len), Some(1));
@@ -148,11 +148,11 @@ async fn what_breaks_the_catalogue_is_refused_by_field(world: &World) {
 async fn addresses_and_credentials_are_taken_out(world: &World) {
     let secret = "postgres://ana:hunter2@db.internal/shop";
     let data = j!({"note": format!("lost {secret} today"), "list": [{"deep": secret}], "n": 1.5});
-    let (status, _) =
-        post(world, &j!({"scope": {}, "type": "plan.changed", "data": data})).await;
+    let (status, _) = post(world, &j!({"scope": {}, "type": "plan.changed", "data": data})).await;
     assert_eq!(status, 201);
     let (_, page) = world.events("").await;
-    let expected = j!({"note": "lost [redacted] today", "list": [{"deep": "[redacted]"}], "n": 1.5});
+    let expected =
+        j!({"note": "lost [redacted] today", "list": [{"deep": "[redacted]"}], "n": 1.5});
     assert_eq!(page["events"][0]["data"], expected);
     assert!(!page.to_string().contains("hunter2"));
 }

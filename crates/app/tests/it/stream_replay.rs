@@ -54,7 +54,9 @@ async fn a_channel_is_replayed_in_contiguous_pages(world: &World) {
 
 async fn a_cursor_that_cannot_be_trusted_is_told_to_resync(world: &World) {
     world.append_some(5).await;
-    world.force("UPDATE channels SET floor = 2; DELETE FROM channel_events WHERE sequence <= 2").await;
+    world
+        .force("UPDATE channels SET floor = 2; DELETE FROM channel_events WHERE sequence <= 2")
+        .await;
     let epoch = world.epoch().await;
     for (query, expected) in [
         ("?after=0".to_owned(), None),
@@ -86,9 +88,20 @@ async fn a_cursor_that_cannot_be_trusted_is_told_to_resync(world: &World) {
 
 async fn a_malformed_cursor_is_refused(world: &World) {
     for query in [
-        "?after=-1", "?after=%2B1", "?after=01", "?after=1.5", "?after=", "?after=x",
-        "?after=18446744073709551616", "?limit=0", "?limit=1001", "?limit=-1", "?limit=x",
-        "?epoch=", "?cursor=1", "?after=1&after=1",
+        "?after=-1",
+        "?after=%2B1",
+        "?after=01",
+        "?after=1.5",
+        "?after=",
+        "?after=x",
+        "?after=18446744073709551616",
+        "?limit=0",
+        "?limit=1001",
+        "?limit=-1",
+        "?limit=x",
+        "?epoch=",
+        "?cursor=1",
+        "?after=1&after=1",
     ] {
         let (status, problem) = world.events(query).await;
         assert_eq!(

@@ -40,7 +40,7 @@ fn hurried() -> Options {
 
 fn stalling() -> Options {
     let mut options = quiet();
-    options.stream.stall = Duration::from_millis(500);
+    options.stream.stall = Duration::from_secs(3);
     options
 }
 
@@ -185,7 +185,9 @@ async fn what_is_not_for_a_caller_is_told_as_an_error(world: &World) {
 
 async fn a_bad_cursor_is_told_to_resync(world: &World) {
     world.append_some(5).await;
-    world.force("UPDATE channels SET floor = 2; DELETE FROM channel_events WHERE sequence <= 2").await;
+    world
+        .force("UPDATE channels SET floor = 2; DELETE FROM channel_events WHERE sequence <= 2")
+        .await;
     let channel = world.channel();
     let mut socket = world.socket().await;
     for frame in [
@@ -202,8 +204,7 @@ async fn a_bad_cursor_is_told_to_resync(world: &World) {
         assert_eq!((&event["data"]["floor"], &event["data"]["head"]), (&j!(2), &j!(5)));
         let answer = socket.control().await;
         let channel = channel.to_string();
-        let expected =
-            j!({"kind": "unsubscribed", "channel": channel, "code": "resync.required"});
+        let expected = j!({"kind": "unsubscribed", "channel": channel, "code": "resync.required"});
         assert_eq!(answer, expected);
     }
     for (after, from) in [(2, 2), (5, 5)] {
@@ -216,9 +217,8 @@ async fn a_bad_cursor_is_told_to_resync(world: &World) {
 
 async fn too_many_channels_end_the_connection(world: &World) {
     let organization = world.organization.uuid();
-    let channel = |name: &str| {
-        outport_contract::stream::Channel::Application(organization, name.to_owned())
-    };
+    let channel =
+        |name: &str| outport_contract::stream::Channel::Application(organization, name.to_owned());
     let mut socket = world.socket().await;
     socket.subscribe(&channel("a"), None).await;
     socket.subscribe(&channel("b"), None).await;
@@ -241,61 +241,66 @@ async fn a_quiet_socket_is_told_where_it_is_and_that_we_live(world: &World) {
     }
 }
 
-async fn a_client_that_does_not_read_ends_alone(world: &World) {
-    let mut reader = world.socket().await;
-    reader.subscribe(&world.channel(), None).await;
-    let large = "x".repeat(60_000);
-    // More than the buffers of the machine's own network take.
-    for _ in 0..10 {
-        world.append((0..40).map(|_| large.clone())).await;
-    }
-    let mut stalled = world.socket().await;
-    stalled.subscribe(&world.channel(), Some(0)).await;
-    let closed = r#"outport_stream_closed_total{transport="websocket",code="4408"} 1"#;
+/// When so many of them have ended with this code.
+async fn closed(world: &World, code: u16) {
+    let closed =
+        format!("outport_stream_closed_total{{transport=\"websocket\",code=\"{code}\"}} 1");
     within(async {
         loop {
             let answer = world.get("/metrics").send().await.expect("an answer");
-            if answer.text().await.expect("a page").contains(closed) {
+            if answer.text().await.expect("a page").contains(&closed) {
                 break;
             }
         }
     })
     .await;
-    let (code, said) = stalled.closed().await;
-    assert_eq!(code, 4408);
-    let told = said.iter().fold(0, |cursor, text| advanced(cursor, &text["event"], &text["data"]));
-    assert!((1..400).contains(&told), "what it had taken, in order, and no more: {told}");
-    // The other one has them all, or was told of what it did not have.
-    let mut cursor = 0;
-    while cursor < 400 {
-        let text = reader.hear().await;
-        let events = text["data"]["events"].as_array();
-        let last = events.and_then(|events| events.last()).unwrap_or(&text["data"]);
-        cursor = last["sequence"].as_u64().expect("a sequence");
-    }
 }
 
-async fn what_comes_live_during_a_replay_is_bounded(world: &World) {
+/// 24 MB: more than the buffers of the machine's own network take.
+async fn append_much(world: &World) {
     let large = "x".repeat(60_000);
     for _ in 0..10 {
         world.append((0..40).map(|_| large.clone())).await;
     }
+}
+
+async fn a_client_that_does_not_read_ends_alone(world: &World) {
+    let mut reader = world.socket().await;
+    reader.subscribe(&world.channel(), None).await;
+    // It has them all, or is told of what it does not have.
+    let reads = async {
+        let mut cursor = 0;
+        while cursor < 401 {
+            let text = reader.hear().await;
+            let events = text["data"]["events"].as_array();
+            let last = events.and_then(|events| events.last()).unwrap_or(&text["data"]);
+            cursor = last["sequence"].as_u64().expect("a sequence");
+        }
+    };
+    let stalls = async {
+        append_much(world).await;
+        let mut stalled = world.socket().await;
+        stalled.subscribe(&world.channel(), Some(0)).await;
+        closed(world, 4408).await;
+        world.append_some(1).await;
+        let (code, said) = stalled.closed().await;
+        assert_eq!(code, 4408);
+        let told =
+            said.iter().fold(0, |cursor, text| advanced(cursor, &text["event"], &text["data"]));
+        assert!((1..400).contains(&told), "what it had taken, in order, and no more: {told}");
+    };
+    tokio::join!(reads, stalls);
+}
+
+async fn what_comes_live_during_a_replay_is_bounded(world: &World) {
+    append_much(world).await;
     let mut socket = world.socket().await;
     socket.subscribe(&world.channel(), Some(0)).await;
     // It reads nothing: the replay cannot end, and what comes live waits for it.
     for _ in 0..4 {
-        world.append([large.clone()]).await;
+        world.append(["x".repeat(60_000)]).await;
     }
-    let closed = r#"outport_stream_closed_total{transport="websocket",code="4409"} 1"#;
-    within(async {
-        loop {
-            let answer = world.get("/metrics").send().await.expect("an answer");
-            if answer.text().await.expect("a page").contains(closed) {
-                break;
-            }
-        }
-    })
-    .await;
+    closed(world, 4409).await;
     let (code, said) = socket.closed().await;
     assert_eq!(code, 4409);
     said.iter().fold(0, |cursor, text| advanced(cursor, &text["event"], &text["data"]));

@@ -81,7 +81,9 @@ async fn a_quiet_stream_says_where_it_is(world: &World) {
 
 async fn a_cursor_that_cannot_be_trusted_is_refused_before_anything_is_sent(world: &World) {
     world.append_some(5).await;
-    world.force("UPDATE channels SET floor = 2; DELETE FROM channel_events WHERE sequence <= 2").await;
+    world
+        .force("UPDATE channels SET floor = 2; DELETE FROM channel_events WHERE sequence <= 2")
+        .await;
     let epoch = world.epoch().await;
     for (query, last_event, expected) in [
         ("?after=1", None, 410),

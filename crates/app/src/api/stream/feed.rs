@@ -158,8 +158,7 @@ impl Feed {
 
     /// Where it is: a pointer to what was told last.
     pub fn here(&self) -> Told {
-        let pointer =
-            Message::pointer(&self.channel, self.epoch(), self.told, PointerReason::Head);
+        let pointer = Message::pointer(&self.channel, self.epoch(), self.told, PointerReason::Head);
         Told::Own(pointer)
     }
 

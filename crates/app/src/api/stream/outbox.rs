@@ -21,8 +21,8 @@ use tokio::{
 
 /// Bytes of answers to the client's own frames that may wait.
 const ANSWERS: usize = 64 * 1024;
-/// Time that a client has to take the end of its connection.
-pub const GRACE: Duration = Duration::from_secs(5);
+/// Time that a client has to take its last words: one that reads nothing now may read them later.
+const PARTING: Duration = Duration::from_secs(30);
 
 /// What the writer may have to say to its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ impl Writer {
             }
         };
         if let Ok(last) = last
-            && timeout(GRACE, self.part(last)).await.is_err()
+            && timeout(PARTING, self.part(last)).await.is_err()
         {
             tracing::debug!("a client did not take the end of its connection");
         }

@@ -2,7 +2,7 @@
 
 mod connection;
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use axum::{
     extract::{
@@ -19,7 +19,7 @@ use tokio::{sync::oneshot, time::timeout};
 use self::connection::{Connection, Exit};
 use super::{
     Admitted,
-    outbox::{GRACE, Goodbye, Outbox},
+    outbox::{Goodbye, Outbox},
     visitor::Visitor,
 };
 use crate::api::{
@@ -31,6 +31,8 @@ use crate::api::{
 const TRANSPORT: &str = "websocket";
 /// Bytes of a frame of a client.
 const FRAME_BYTES: usize = 64 * 1024;
+/// Time from our last words to the client's.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Follows many channels on one connection.
 ///
@@ -48,16 +50,17 @@ pub async fn socket(
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
-    let upgrade = upgrade.map_err(|_| {
-        Problem::new(ProblemCode::MalformedRequest, "This address takes WebSockets alone.")
-    })?;
-    let visitor = if headers.contains_key(AUTHORIZATION) {
+    // A WebSocket may say later who it is; nothing else may.
+    let visitor = if headers.contains_key(AUTHORIZATION) || upgrade.is_err() {
         let identity = state.authenticator.identify(&headers, Utc::now()).await?;
         access::may_follow(&identity.caller)?;
         Some(state.stream.visitor(identity))
     } else {
         None
     };
+    let upgrade = upgrade.map_err(|_| {
+        Problem::new(ProblemCode::MalformedRequest, "This address takes WebSockets alone.")
+    })?;
     let admitted = state.stream.admit()?;
     let upgrade = upgrade.max_message_size(FRAME_BYTES).max_frame_size(FRAME_BYTES);
     Ok(upgrade.on_upgrade(move |socket| serve(state, socket, visitor, admitted)))
@@ -75,7 +78,7 @@ async fn serve(
     let (outbox, writer) = Outbox::new(sink, config.queue_bytes, config.stall, config.heartbeat);
     let (goodbye, said) = oneshot::channel();
     let (trouble, troubled) = oneshot::channel();
-    let writing = tokio::spawn(writer.run(said, trouble));
+    let mut writing = tokio::spawn(writer.run(said, trouble));
     let mut connection = Connection::new(Arc::clone(&state), outbox, visitor);
     let exit = connection.run(&mut client, troubled).await;
     let (code, reason, notices) = match exit {
@@ -87,9 +90,11 @@ async fn serve(
     // Nothing that still waits is sent.
     drop(connection);
     drop(goodbye.send(Goodbye { notices, code, reason }));
-    // Reading on lets the client's answer in, and ours out.
-    let parted = async { while let Some(Ok(_)) = client.next().await {} };
-    if timeout(GRACE, parted).await.is_err() {
-        writing.abort();
+    // What the client still says is read, for a socket that closes on it would take the last
+    // words back.
+    let mut read = pin!(async { while let Some(Ok(_)) = client.next().await {} });
+    tokio::select! {
+        () = &mut read => drop(writing.await),
+        _ = &mut writing => drop(timeout(GRACE, read).await),
     }
 }
