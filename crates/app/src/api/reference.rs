@@ -36,14 +36,6 @@ impl Reference {
     }
 }
 
-/// Leads to the reference.
-#[utoipa::path(get, path = "/", tag = "operation",
-    responses((status = 302, description = "To `docs`")))]
-pub async fn home() -> impl IntoResponse {
-    // Relative, so that it also holds behind a proxy that takes a prefix off.
-    (Outcome::Found.status(), [(header::LOCATION, "docs")])
-}
-
 /// The API's description for machines.
 #[utoipa::path(get, path = "/openapi.json", tag = "operation",
     responses((status = 200, description = "OpenAPI 3.1", content_type = "application/json")))]
