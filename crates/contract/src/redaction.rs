@@ -123,6 +123,13 @@ mod tests {
             "PGPASSWORD=[redacted] and db_user=[redacted] dbname=app",
         ),
         ("password='open to the end", "password=[redacted]"),
+        ("Authorization: Bearer abc.def, then", "Authorization: Bearer [redacted] then"),
+        ("authorization=Basic YTpi", "authorization=Basic [redacted]"),
+        ("sent with bearer abcDEF123._~+/x=", "sent with bearer [redacted]"),
+        (
+            "opt_AbCdEfGhIjKlMnOpQrSt_-1 or eyJhbGciOiJIUzI1NiJ9.e30.c2ln and more",
+            "[redacted] or [redacted] and more",
+        ),
         (
             "connection to server at \"db.internal\" (10.0.0.7), port 5432 failed",
             "connection to server at \"[redacted]\" ([redacted]), port 5432 failed",
@@ -196,6 +203,7 @@ mod tests {
         "sha aa:bb:cc:dd:ee:ff",
         "ratio 1:2:3 :: done",
         "failed to connect to datasource",
+        "the bearer of bad news, basic authentication",
     ];
 
     #[test]

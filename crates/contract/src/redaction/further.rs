@@ -16,7 +16,7 @@ static IPV6: LazyLock<Regex> = LazyLock::new(|| {
     .expect("the pattern is a constant")
 });
 
-static RULES: LazyLock<[Rule; 11]> = LazyLock::new(|| {
+static RULES: LazyLock<[Rule; 14]> = LazyLock::new(|| {
     [
         // Connection strings: host=…, user=…, password=… and the names they go by elsewhere.
         // A value is the whole run to white space, as in `host=a,b`, quoted or not.
@@ -27,6 +27,14 @@ static RULES: LazyLock<[Rule; 11]> = LazyLock::new(|| {
                 r#"(?:'(?s:[^'\\]|''|\\.)*'?|"(?s:[^"\\]|\\.)*"?|\S)\S*"#,
             ),
             "${1}[redacted]",
+        ),
+        // Credentials of requests: the header with its scheme, and tokens wherever they stand.
+        Rule::new(r"(?i)\b(authorization\s*[:=]\s*(?:\w+\s+)?)\S+", "${1}[redacted]"),
+        Rule::new(r"(?i)\b(bearer\s+)[a-z0-9._~+/=-]{12,}", "${1}[redacted]"),
+        // API tokens, tickets, JWTs.
+        Rule::new(
+            r"\b(?:op[tk]_[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*)",
+            "[redacted]",
         ),
         // PostgreSQL and MySQL name who and where in quotes.
         Rule::new(
