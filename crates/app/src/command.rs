@@ -22,11 +22,15 @@ use crate::{
 
 mod access;
 mod check;
+mod conformance;
 mod epoch;
+mod events;
 mod keys;
 mod resource;
+mod server;
 pub(crate) mod token;
 mod verify;
+mod watch;
 
 /// Which executable was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +103,14 @@ enum Command {
     /// Handlers of events
     #[command(subcommand)]
     Handler(HandlerCommand),
+    /// Follows an export to its end: exit code 0 when it succeeded, else 1
+    Watch(watch::WatchArguments),
+    /// The live stream's events
+    #[command(subcommand)]
+    Events(events::EventsCommand),
+    /// Checks a server against the rules of a protocol: exit code 1 when it breaks one
+    #[command(subcommand)]
+    Conformance(conformance::ConformanceCommand),
 }
 
 #[derive(Subcommand)]
@@ -200,6 +212,9 @@ async fn carry_out(command: Command, shared: Shared) -> Result<ExitCode, Failure
         Command::Keys(command) => keys::run(command, load).await,
         Command::Verify(command) => verify::run(command),
         Command::Handler(command) => handler(command, &open_state(&load()?).await?).await,
+        Command::Watch(arguments) => watch::run(arguments).await,
+        Command::Events(command) => events::run(command).await,
+        Command::Conformance(command) => conformance::run(command).await,
     }
 }
 

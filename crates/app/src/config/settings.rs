@@ -14,6 +14,8 @@ use outport_contract::key::MasterKey;
 use super::variables::{VARIABLES, environment_name};
 
 const CONNECTIONS: &str = "connections.";
+/// What commands that ask a running server read by themselves.
+const OF_CLIENTS: [&str; 2] = ["OUTPORT_URL", "OUTPORT_TOKEN"];
 
 /// Everything that is wrong with a configuration, a sentence each.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,7 +81,10 @@ impl Settings {
                 self.set(name, &value);
             } else if let Some(name) = key.strip_prefix(&connections) {
                 self.set(&format!("{CONNECTIONS}{}", name.to_ascii_lowercase()), &value);
-            } else if key.starts_with("OUTPORT_") && !key.starts_with("OUTPORT_TEST_") {
+            } else if key.starts_with("OUTPORT_")
+                && !key.starts_with("OUTPORT_TEST_")
+                && !OF_CLIENTS.contains(&key.as_str())
+            {
                 self.faults.push(format!("{key}: is not a variable that Outport knows"));
             }
         }

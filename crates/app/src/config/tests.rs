@@ -74,6 +74,15 @@ fn a_broker_is_configured_by_the_contracts_own_names() {
 }
 
 #[test]
+fn what_commands_that_ask_a_server_read_is_no_fault() {
+    let mut settings = Settings::for_tests();
+    let variables = ["OUTPORT_URL", "OUTPORT_TOKEN", "OUTPORT_TOKENS"];
+    settings.read_environment(variables.map(|name| (name.to_owned(), "x".to_owned())).into_iter());
+    let Err(ConfigError(faults)) = Config::from_settings(settings) else { panic!("one is wrong") };
+    assert_eq!(faults, ["OUTPORT_TOKENS: is not a variable that Outport knows"]);
+}
+
+#[test]
 fn a_broker_without_the_rest_of_its_contract_is_refused_by_variable() {
     let config = with_broker("broker.exchange", "fetcher.job.events");
     assert!(config.is_ok_and(|config| config.check_worker().is_ok()));

@@ -1,0 +1,58 @@
+//! Commands that ask a running server, as any client does: over its API, with a token.
+
+use clap::Args;
+use outport_client::{Client, Item};
+use serde_json::{Value, json};
+
+use super::Failure;
+
+/// Which server, and who asks.
+#[derive(Args)]
+pub(super) struct Server {
+    /// The server's address
+    #[arg(long, env = "OUTPORT_URL", value_name = "URL")]
+    url: String,
+    #[command(flatten)]
+    token: Token,
+}
+
+/// Who asks.
+#[derive(Args)]
+pub(super) struct Token {
+    /// An API token; the variable keeps it out of lists of processes
+    #[arg(long, env = "OUTPORT_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: String,
+}
+
+impl Server {
+    pub(super) fn client(&self) -> Result<Client, Failure> {
+        self.token.client(&self.url)
+    }
+}
+
+impl Token {
+    /// A client of a server.
+    pub(super) fn client(&self, url: &str) -> Result<Client, Failure> {
+        Client::new(url, &self.token).map_err(|error| Failure::Usage(error.to_string()))
+    }
+}
+
+/// What happened as one line of JSON.
+pub(super) fn line(item: &Item) -> Value {
+    match item {
+        Item::Event(told) => {
+            json!({"channel": told.channel, "epoch": told.epoch.as_deref(), "event": told.event,
+                "firstTime": told.first_time})
+        }
+        Item::Snapshot(taken) => {
+            let snapshot = &taken.snapshot;
+            json!({"channel": snapshot.channel, "epoch": snapshot.epoch,
+                "snapshot": {"sequence": snapshot.sequence, "jobs": snapshot.jobs},
+                "resync": taken.reason.map(|reason| reason.to_string())})
+        }
+        Item::Reconnecting { delay, why } => {
+            json!({"reconnecting": {"delayMs": delay.as_millis() as u64, "why": why}})
+        }
+        Item::Ended { channel, end } => json!({"channel": channel, "ended": end.to_string()}),
+    }
+}

@@ -1,0 +1,245 @@
+//! `outport watch`: an export to its end. Exit code 0 when it succeeded, else 1.
+
+use std::{
+    io::{IsTerminal as _, Stdout, Write as _},
+    process::ExitCode,
+};
+
+use clap::Args;
+use futures::StreamExt as _;
+use outport_client::{FollowConfig, Follower, Item, Start};
+use outport_contract::stream::{Channel, StreamEvent};
+use serde::Deserialize;
+use uuid::Uuid;
+
+use super::{
+    Failure,
+    server::{Server, line},
+};
+
+/// Columns of the bar.
+const BAR: u64 = 30;
+
+#[derive(Args)]
+pub(super) struct WatchArguments {
+    /// The export's id
+    id: Uuid,
+    /// One JSON object a line: what is so at first, then each event
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: Server,
+}
+
+pub(super) async fn run(arguments: WatchArguments) -> Result<ExitCode, Failure> {
+    let WatchArguments { id, json, server } = arguments;
+    let channel = Channel::Job(id);
+    let start = [(channel, Start::Snapshot)];
+    let mut items = Follower::start(server.client()?, start, FollowConfig::default());
+    let mut screen = Screen::new(json);
+    while let Some(item) = items.next().await {
+        let seen = match &item {
+            Item::Event(told) => Seen::of_event(&told.event),
+            Item::Snapshot(taken) => {
+                let job = taken.snapshot.jobs.first();
+                let job = job.and_then(|job| serde_json::from_str::<Job>(job.get()).ok());
+                job.map(Seen::of_job)
+            }
+            Item::Reconnecting { .. } => None,
+            Item::Ended { end, .. } => return Err(Failure::Failed(end.to_string())),
+        };
+        screen.show(&item, seen.as_ref())?;
+        if let Some(Seen { ended: Some(is_success), .. }) = seen {
+            screen.close()?;
+            return Ok(if is_success { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+/// An export as the API shows it, as far as it is shown here.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Job {
+    status: String,
+    progress: Option<Progress>,
+    failure: Option<Trouble>,
+}
+
+/// How far a stage is.
+#[derive(Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Progress {
+    stage: Option<String>,
+    done: Option<u64>,
+    total: Option<u64>,
+}
+
+/// What went wrong, of an export or an event.
+#[derive(Default, Deserialize)]
+struct Trouble {
+    code: Option<String>,
+    message: Option<String>,
+}
+
+/// What is worth a line.
+struct Seen {
+    what: String,
+    progress: Option<Progress>,
+    /// Whether it is over, and well.
+    ended: Option<bool>,
+}
+
+impl Seen {
+    fn of_job(job: Job) -> Self {
+        let ended = match job.status.as_str() {
+            "COMPLETED" | "EXPIRED" => Some(true),
+            "FAILED" | "CANCELED" => Some(false),
+            _ => None,
+        };
+        let mut what = job.status.to_lowercase();
+        what.push_str(&job.failure.unwrap_or_default().text());
+        Self { what, progress: job.progress, ended }
+    }
+
+    /// None: nothing that is shown.
+    fn of_event(event: &StreamEvent) -> Option<Self> {
+        let name = event.event_type.as_str();
+        let (family, word) = name.split_once('.')?;
+        let progress = || serde_json::from_str::<Progress>(event.data.get()).ok();
+        let mut seen = Self { what: word.replace('_', " "), progress: None, ended: None };
+        match (family, word) {
+            ("job", _) => {
+                let trouble: Trouble = serde_json::from_str(event.data.get()).unwrap_or_default();
+                seen.what.push_str(&trouble.text());
+                seen.ended = match word {
+                    "succeeded" => Some(true),
+                    "failed" | "cancelled" | "limit_exceeded" => Some(false),
+                    _ => None,
+                };
+            }
+            ("stage", _) => {
+                seen.progress = progress();
+                let stage = seen.progress.as_ref().and_then(|progress| progress.stage.clone());
+                seen.what = format!("{} {}", stage.unwrap_or_default(), seen.what);
+            }
+            ("retry", _) => seen.what = "another try follows".to_owned(),
+            _ => return None,
+        }
+        Some(seen)
+    }
+}
+
+impl Trouble {
+    fn text(&self) -> String {
+        let code = self.code.as_ref().map(|code| format!(": {code}")).unwrap_or_default();
+        let message = self.message.as_ref().map(|text| format!(" ({text})")).unwrap_or_default();
+        format!("{code}{message}")
+    }
+}
+
+/// Where it is shown: JSON, a terminal whose last line is a bar, or lines.
+struct Screen {
+    out: Stdout,
+    json: bool,
+    is_terminal: bool,
+    /// Characters of the bar that stands on the last line.
+    bar: usize,
+}
+
+impl Screen {
+    fn new(json: bool) -> Self {
+        let out = std::io::stdout();
+        Self { json, is_terminal: out.is_terminal(), bar: 0, out }
+    }
+
+    fn show(&mut self, item: &Item, seen: Option<&Seen>) -> std::io::Result<()> {
+        if self.json {
+            writeln!(self.out, "{}", line(item))?;
+            return self.out.flush();
+        }
+        if let Item::Reconnecting { delay, why } = item {
+            self.wipe()?;
+            return writeln!(std::io::stderr(), "again in {} ms: {why}", delay.as_millis());
+        }
+        let Some(seen) = seen else { return Ok(()) };
+        let bar = seen.progress.as_ref().and_then(Progress::bar);
+        let is_progress = seen.what.ends_with(" progress");
+        if !is_progress {
+            self.wipe()?;
+            writeln!(self.out, "{}", seen.what)?;
+        }
+        if let Some(bar) = bar.filter(|_| self.is_terminal && seen.ended.is_none()) {
+            self.wipe()?;
+            self.bar = bar.chars().count();
+            write!(self.out, "{bar}")?;
+        }
+        self.out.flush()
+    }
+
+    /// Takes the bar away.
+    fn wipe(&mut self) -> std::io::Result<()> {
+        if self.bar > 0 {
+            write!(self.out, "\r{:width$}\r", "", width = self.bar)?;
+            self.bar = 0;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> std::io::Result<()> {
+        self.wipe()?;
+        self.out.flush()
+    }
+}
+
+impl Progress {
+    /// `generate [######------] 20 % 500 of 2500`, or without a total `generate 500`.
+    fn bar(&self) -> Option<String> {
+        let (stage, done) = (self.stage.as_deref()?, self.done?);
+        let Some(total) = self.total.filter(|total| *total > 0) else {
+            return Some(format!("{stage} {done}"));
+        };
+        let (part, whole) = (u128::from(done.min(total)), u128::from(total));
+        let share = |of: u64| (part * u128::from(of) / whole) as u64;
+        let full = "#".repeat(share(BAR) as usize);
+        let percent = share(100);
+        Some(format!("{stage} [{full:-<30}] {percent} % {done} of {total}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_full_when_all_is_done_and_never_fuller() {
+        let bar = |done, total| {
+            let progress = Progress { stage: Some("generate".to_owned()), done, total };
+            progress.bar()
+        };
+        let whole = format!("generate [{}] 100 % 7 of 7", "#".repeat(30));
+        assert_eq!(bar(Some(7), Some(7)), Some(whole));
+        let half = format!("generate [{}{}] 50 % 5 of 10", "#".repeat(15), "-".repeat(15));
+        assert_eq!(bar(Some(5), Some(10)), Some(half));
+        let estimated = format!("generate [{}] 100 % 9 of 7", "#".repeat(30));
+        assert_eq!(bar(Some(9), Some(7)), Some(estimated), "a total may be an estimate");
+        assert_eq!(bar(Some(5), None), Some("generate 5".to_owned()));
+        assert_eq!(bar(Some(0), Some(0)), Some("generate 0".to_owned()));
+        assert_eq!(bar(None, Some(7)), None);
+    }
+
+    #[test]
+    fn what_is_over_is_told_from_what_goes_on() {
+        let job = |status: &str| {
+            let job = Job { status: status.to_owned(), progress: None, failure: None };
+            Seen::of_job(job).ended
+        };
+        assert_eq!(job("PROCESSING"), None);
+        assert_eq!(job("CANCELING"), None);
+        assert_eq!(job("COMPLETED"), Some(true));
+        assert_eq!(job("CANCELED"), Some(false));
+        let trouble = Trouble { code: Some("LIMIT".to_owned()), message: Some("much".to_owned()) };
+        let job = Job { status: "FAILED".to_owned(), progress: None, failure: Some(trouble) };
+        assert_eq!(Seen::of_job(job).what, "failed: LIMIT (much)");
+    }
+}

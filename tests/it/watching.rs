@@ -1,0 +1,125 @@
+//! The commands that ask a running server: `watch`, `events tail`, `conformance stream`.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::harness::{
+    Api, PATIENCE, Process, World,
+    process::{Env, Program},
+    until,
+};
+
+/// A command that asks servers, running.
+fn ask(world: &World, urls: &[&str], token: &str, arguments: &[&str]) -> Process {
+    let mut env = Env::new();
+    env.insert("OUTPORT_URL".to_owned(), urls.join(","));
+    env.insert("OUTPORT_TOKEN".to_owned(), token.to_owned());
+    let folder: &Path = &world.path("");
+    Process::spawn(Program::Outport, arguments, folder, &env)
+}
+
+/// The lines that it has said.
+fn lines(command: &Process) -> Vec<Value> {
+    let said = command.said();
+    let whole = said.lines().filter(|_| said.ends_with('\n'));
+    whole.map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// What it has said, when it has said so many lines.
+async fn said(command: &Process, count: usize) -> Vec<Value> {
+    until("it says so much", PATIENCE, async || {
+        Some(lines(command)).filter(|lines| lines.len() >= count)
+    })
+    .await
+}
+
+async fn code(command: &mut Process) -> Option<i32> {
+    command.end(PATIENCE).await.code()
+}
+
+async fn requested(world: &World) -> (Api, String) {
+    let api = world.api().await;
+    let job = api.export("order").await;
+    (api, job)
+}
+
+#[tokio::test]
+async fn an_export_is_watched_to_its_success() {
+    let world = World::postgres().await;
+    let (api, job) = requested(&world).await;
+    let watch = |arguments: &[&str]| ask(&world, &[api.base()], api.token(), arguments);
+    let mut as_json = watch(&["watch", &job, "--json"]);
+    let mut as_text = watch(&["watch", &job]);
+    let first = said(&as_json, 1).await.remove(0);
+    assert_eq!(first["snapshot"]["jobs"][0]["status"], "PENDING", "{first}");
+    until("the text begins", PATIENCE, async || as_text.said().contains("pending").then_some(()))
+        .await;
+    let _worker = world.worker();
+    assert_eq!(code(&mut as_json).await, Some(0), "{}", as_json.log());
+    assert_eq!(code(&mut as_text).await, Some(0), "{}", as_text.log());
+    let lines = lines(&as_json);
+    let events: Vec<_> = lines[1..].iter().map(|line| &line["event"]).collect();
+    let types: Vec<_> = events.iter().filter_map(|event| event["type"].as_str()).collect();
+    assert_eq!(types.last(), Some(&"job.succeeded"), "{types:?}");
+    let from = first["snapshot"]["sequence"].as_u64().expect("a sequence");
+    let sequences = events.iter().filter_map(|event| event["sequence"].as_u64());
+    assert!(sequences.eq(from + 1..=from + events.len() as u64), "each once and in order");
+    assert!(as_text.said().contains("succeeded"), "{}", as_text.said());
+    // What is over already is told at once.
+    let mut again = watch(&["watch", &job]);
+    assert_eq!((code(&mut again).await, again.said().as_str()), (Some(0), "completed\n"));
+}
+
+#[tokio::test]
+async fn an_export_that_does_not_succeed_is_another_exit_code() {
+    let world = World::postgres().await;
+    let (api, job) = requested(&world).await;
+    let mut watch = ask(&world, &[api.base()], api.token(), &["watch", &job]);
+    until("it watches", PATIENCE, async || watch.said().contains("pending").then_some(())).await;
+    assert_eq!(api.post(&format!("/v1/exports/{job}/cancel")).await.0, 202);
+    assert_eq!(code(&mut watch).await, Some(1), "{}", watch.said());
+    for (token, job, word) in [
+        (api.token(), "0197a801-1690-7590-b3cf-19599b9be3e4", "no such channel"),
+        ("opt_nobody", job.as_str(), "credential"),
+    ] {
+        let mut watch = ask(&world, &[api.base()], token, &["watch", job]);
+        assert_eq!(code(&mut watch).await, Some(1));
+        assert!(watch.log().contains(word), "{}", watch.log());
+    }
+}
+
+#[tokio::test]
+async fn a_channel_is_printed_as_it_grows() {
+    let world = World::sqlite();
+    let api = world.all_in_one().await;
+    let job = api.export("order").await;
+    let channel = format!("job:{job}");
+    let tail = ["events", "tail", &channel, "--after", "0", "--json"];
+    let tail = ask(&world, &[api.base()], api.token(), &tail);
+    until("the export has ended", PATIENCE, async || {
+        lines(&tail).iter().any(|line| line["event"]["type"] == "job.succeeded").then_some(())
+    })
+    .await;
+    let lines = lines(&tail);
+    assert_eq!(lines[0]["event"]["type"], "job.queued");
+    let sequences = lines.iter().filter_map(|line| line["event"]["sequence"].as_u64());
+    assert!(sequences.eq(1..=lines.len() as u64), "{lines:?}");
+    let mut other = ask(&world, &[api.base()], api.token(), &["events", "tail", "moon:1"]);
+    assert_eq!(code(&mut other).await, Some(2), "no channel is so called");
+}
+
+#[tokio::test]
+async fn three_processes_on_one_database_pass_the_kit_together() {
+    let world = World::postgres().await;
+    let (api, job) = requested(&world).await;
+    let (second, third) = (world.another_api().await, world.another_api().await);
+    let urls = [api.base(), second.base(), third.base()];
+    let kit = ["conformance", "stream", "--json", "--job", &job];
+    let mut kit = ask(&world, &urls, api.token(), &kit);
+    let code = kit.end(PATIENCE * 4).await.code();
+    let failed: Vec<_> = lines(&kit).into_iter().filter(|line| line["verdict"] == "fail").collect();
+    assert_eq!((code, failed), (Some(0), Vec::<Value>::new()), "{}", kit.log());
+    let passed = lines(&kit).iter().filter(|line| line["verdict"] == "pass").count();
+    assert!(passed > 40, "{passed}: {}", json!(lines(&kit)));
+}
