@@ -20,6 +20,8 @@ use super::{
 };
 use crate::{Backoff, Client, ClientError};
 
+/// The close code of a server that cannot replay while so much happens.
+const HAND_OFF_OVERFLOW: u16 = 4409;
 /// Requests at the same time, of all channels.
 const REQUESTS: usize = 8;
 
@@ -43,6 +45,7 @@ pub(super) async fn drive(
         subscribed: BTreeSet::new(),
         fetches: FuturesUnordered::new(),
         requests: Arc::new(Semaphore::new(REQUESTS)),
+        replays_by_requests: false,
         since: None,
         losses: 0,
     };
@@ -83,6 +86,8 @@ struct Driver {
     requests: Arc<Semaphore>,
     /// How long the server may say nothing.
     silence: Duration,
+    /// This connection is asked for what happens from now on alone.
+    replays_by_requests: bool,
     /// When the last connection was made.
     since: Option<Instant>,
     /// Connections in a row that were of no use.
@@ -177,7 +182,8 @@ impl Driver {
         let Some(channel) = control.channel else { return Some(()) };
         let steps = match (control.kind.as_str(), control.code.as_deref()) {
             ("subscribed", _) => {
-                self.machine.subscribed(&channel, control.head, control.epoch.as_deref())
+                let (head, epoch) = (control.head, control.epoch.as_deref());
+                self.machine.subscribed(&channel, head, epoch, !self.replays_by_requests)
             }
             // The server ended it by itself: what it said before tells why, if it is for good.
             ("unsubscribed", Some(_)) => {
@@ -210,6 +216,7 @@ impl Driver {
         if self.since.take().is_some_and(|since| since.elapsed() >= self.silence / 2) {
             self.losses = 0;
         }
+        self.replays_by_requests = loss.code == Some(HAND_OFF_OVERFLOW);
         let delay = self.backoff.delay(self.losses, loss.retry_after);
         self.losses = self.losses.saturating_add(1);
         self.link = Link::Waiting(Box::pin(tokio::time::sleep(delay)));
@@ -279,10 +286,12 @@ impl Driver {
         .boxed()
     }
 
-    /// Subscribes on the connection, if there is one. A new one subscribes to everything.
+    /// Subscribes on the connection, if there is one. A new one subscribes to everything. Where
+    /// more came live than a replay left room for, the replay is asked for by requests.
     async fn subscribe(&mut self, channel: &Channel) {
         let Some((_, after, epoch)) = self.machine.subscription(channel) else { return };
         let Link::Up { socket, .. } = &mut self.link else { return };
+        let (after, epoch) = if self.replays_by_requests { (None, None) } else { (after, epoch) };
         let again = !self.subscribed.insert(channel.clone());
         let said = async {
             if again {

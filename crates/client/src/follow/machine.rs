@@ -225,14 +225,15 @@ impl Machine {
         self.positions.values().map(Position::held).sum()
     }
 
-    /// The server took a subscription.
+    /// The server took a subscription; `is_replayed` when it was asked for what is missing.
     pub fn subscribed(
         &mut self,
         channel: &Channel,
         head: Option<u64>,
         epoch: Option<&str>,
+        is_replayed: bool,
     ) -> Vec<Step> {
-        self.with(channel, |position, _, out| position.subscribed(head, epoch, out))
+        self.with(channel, |position, _, out| position.subscribed(head, epoch, is_replayed, out))
     }
 
     /// Events came. What has no sequence is about this subscriber alone.

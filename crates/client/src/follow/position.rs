@@ -105,11 +105,12 @@ impl Position {
     }
 
     /// The server took the subscription and says where the channel is. What is missing up to
-    /// there it sends itself.
+    /// there it sends itself, if it was asked to.
     pub(super) fn subscribed(
         &mut self,
         head: Option<u64>,
         epoch: Option<&str>,
+        is_replayed: bool,
         out: &mut Vec<Step>,
     ) {
         if self.cursor.is_none() && self.can_subscribe() {
@@ -121,7 +122,10 @@ impl Position {
                 None => self.load_snapshot(None, out),
             }
         }
-        self.places(epoch, out);
+        if self.places(epoch, out) && !is_replayed {
+            self.known = self.known.max(head.unwrap_or_default());
+            self.close_gap(out);
+        }
     }
 
     /// Events came, in whatever order.

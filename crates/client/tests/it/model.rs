@@ -221,7 +221,7 @@ impl World {
             let steps = self.machine.resync(channel, Reason::Gone);
             return self.obey(steps);
         }
-        let steps = self.machine.subscribed(channel, Some(self.head(index)), Some(&own));
+        let steps = self.machine.subscribed(channel, Some(self.head(index)), Some(&own), true);
         self.obey(steps);
         let missing: Vec<_> = (after..self.head(index))
             .map(|at| event(at + 1, &self.log(index).ids[at as usize]))

@@ -65,6 +65,26 @@ async fn closes_that_pass_are_followed_by_another_try() {
 }
 
 #[tokio::test]
+async fn a_server_that_cannot_replay_while_so_much_happens_is_asked_by_requests() {
+    let (mut server, job) = (Server::start().await, channel(1));
+    let mut watched = Watched::of(&server, [(job.clone(), after(2))]);
+    let mut connection = server.connection().await;
+    assert_eq!(connection.subscription(&job).await, Some(2));
+    connection.close(4409).await;
+    watched.reconnecting().await;
+    let mut connection = server.connection().await;
+    assert_eq!(connection.subscription(&job).await, None);
+    connection.say(subscribed(&job, 5)).await;
+    connection.say(batch(&job, events([6]))).await;
+    server.replay(&job, 2).await.answer(&page(&job, 6, events([3, 4, 5]))).await;
+    assert_eq!(watched.sequences(4).await, [3, 4, 5, 6]);
+    connection.cut();
+    watched.reconnecting().await;
+    assert_eq!(server.connection().await.subscription(&job).await, Some(6));
+    server.nothing_else_was_asked();
+}
+
+#[tokio::test]
 async fn a_server_at_capacity_is_left_alone_for_as_long_as_it_asks() {
     let (mut server, job) = (Server::start().await, channel(1));
     let mut watched = Watched::of(&server, [(job.clone(), after(0))]);
