@@ -48,7 +48,7 @@ async fn requested(world: &World) -> (Api, String) {
 async fn an_export_is_watched_to_its_success() {
     let world = World::postgres().await;
     let (api, job) = requested(&world).await;
-    let watch = |arguments: &[&str]| ask(&world, &[api.base()], api.token(), arguments);
+    let watch = |arguments: &[&str]| ask(&world, &[api.access().0], api.access().1, arguments);
     let mut as_json = watch(&["watch", &job, "--json"]);
     let mut as_text = watch(&["watch", &job]);
     let first = said(&as_json, 1).await.remove(0);
@@ -75,15 +75,15 @@ async fn an_export_is_watched_to_its_success() {
 async fn an_export_that_does_not_succeed_is_another_exit_code() {
     let world = World::postgres().await;
     let (api, job) = requested(&world).await;
-    let mut watch = ask(&world, &[api.base()], api.token(), &["watch", &job]);
+    let mut watch = ask(&world, &[api.access().0], api.access().1, &["watch", &job]);
     until("it watches", PATIENCE, async || watch.said().contains("pending").then_some(())).await;
     assert_eq!(api.post(&format!("/v1/exports/{job}/cancel")).await.0, 202);
     assert_eq!(code(&mut watch).await, Some(1), "{}", watch.said());
     for (token, job, word) in [
-        (api.token(), "0197a801-1690-7590-b3cf-19599b9be3e4", "no such channel"),
+        (api.access().1, "0197a801-1690-7590-b3cf-19599b9be3e4", "no such channel"),
         ("opt_nobody", job.as_str(), "credential"),
     ] {
-        let mut watch = ask(&world, &[api.base()], token, &["watch", job]);
+        let mut watch = ask(&world, &[api.access().0], token, &["watch", job]);
         assert_eq!(code(&mut watch).await, Some(1));
         assert!(watch.log().contains(word), "{}", watch.log());
     }
@@ -96,7 +96,7 @@ async fn a_channel_is_printed_as_it_grows() {
     let job = api.export("order").await;
     let channel = format!("job:{job}");
     let tail = ["events", "tail", &channel, "--after", "0", "--json"];
-    let tail = ask(&world, &[api.base()], api.token(), &tail);
+    let tail = ask(&world, &[api.access().0], api.access().1, &tail);
     until("the export has ended", PATIENCE, async || {
         lines(&tail).iter().any(|line| line["event"]["type"] == "job.succeeded").then_some(())
     })
@@ -105,7 +105,7 @@ async fn a_channel_is_printed_as_it_grows() {
     assert_eq!(lines[0]["event"]["type"], "job.queued");
     let sequences = lines.iter().filter_map(|line| line["event"]["sequence"].as_u64());
     assert!(sequences.eq(1..=lines.len() as u64), "{lines:?}");
-    let mut other = ask(&world, &[api.base()], api.token(), &["events", "tail", "moon:1"]);
+    let mut other = ask(&world, &[api.access().0], api.access().1, &["events", "tail", "moon:1"]);
     assert_eq!(code(&mut other).await, Some(2), "no channel is so called");
 }
 
@@ -114,9 +114,9 @@ async fn three_processes_on_one_database_pass_the_kit_together() {
     let world = World::postgres().await;
     let (api, job) = requested(&world).await;
     let (second, third) = (world.another_api().await, world.another_api().await);
-    let urls = [api.base(), second.base(), third.base()];
+    let urls = [api.access().0, second.base(), third.base()];
     let kit = ["conformance", "stream", "--json", "--job", &job];
-    let mut kit = ask(&world, &urls, api.token(), &kit);
+    let mut kit = ask(&world, &urls, api.access().1, &kit);
     let code = kit.end(PATIENCE * 4).await.code();
     let failed: Vec<_> = lines(&kit).into_iter().filter(|line| line["verdict"] == "fail").collect();
     assert_eq!((code, failed), (Some(0), Vec::<Value>::new()), "{}", kit.log());

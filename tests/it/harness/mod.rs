@@ -15,6 +15,7 @@ pub mod broker;
 pub mod channels;
 pub mod database;
 pub mod frozen;
+pub mod mails;
 pub mod mariadb;
 pub mod process;
 pub mod proxy;

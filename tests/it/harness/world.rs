@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+pub use super::mails::{message_id, text_of};
 use outport_contract::sealed::is_sealed;
 use outport_domain::crash::CrashPoint;
 use tempfile::TempDir;
@@ -379,19 +380,6 @@ pub fn dying_at(point: CrashPoint) -> (&'static str, String) {
 /// The setting of a process that sweeps at its start and never again.
 pub fn sweeping_once() -> (&'static str, String) {
     ("OUTPORT_LIMITS_SWEEP_EVERY_SECONDS", "3600".to_owned())
-}
-
-/// The subject and the text part of a mail.
-pub fn text_of(mail: &[u8]) -> String {
-    let message = mail_parser::MessageParser::default().parse(mail).expect("a mail");
-    let text = message.body_text(0).expect("a text part");
-    format!("{}\n{text}", message.subject().expect("a subject"))
-}
-
-/// The Message-ID of a mail.
-pub fn message_id(mail: &[u8]) -> String {
-    let message = mail_parser::MessageParser::default().parse(mail).expect("a mail");
-    message.message_id().expect("a Message-ID").to_owned()
 }
 
 fn file_name(key: &str) -> &str {

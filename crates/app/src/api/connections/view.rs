@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use outport_contract::{redaction::{Chain, redact}, time::Instant};
+use outport_contract::{
+    redaction::{Chain, redact},
+    time::Instant,
+};
 use outport_domain::{connection::Connection, json::FieldError, selection::Relation};
 use outport_pipeline::fetcher::Fault;
 use outport_source::{SourceError, schema::Schema};
