@@ -23,6 +23,7 @@ mod m0009_facade;
 mod m0010_channels;
 mod m0011_stream_jobs;
 mod m0012_stream_access;
+mod m0013_outbox_indexes;
 
 pub use sea_orm_migration::MigratorTrait;
 use sea_orm_migration::prelude::*;
@@ -47,6 +48,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0010_channels::Migration),
             Box::new(m0011_stream_jobs::Migration),
             Box::new(m0012_stream_access::Migration),
+            Box::new(m0013_outbox_indexes::Migration),
         ]
     }
 }

@@ -29,20 +29,22 @@ state_url=$(database "$postgres_server" "$state")
 start worker $((port + 1)) "RABBITMQ_JOB_EVENTS_EXCHANGE=$exchange" OUTPORT_BROKER_TOPOLOGY=declare OUTPORT_BROKER_UNROUTABLE=retry
 stop worker
 
-# fill EVENTS: an outbox with as many events that nobody has been told of.
+# fill EVENTS: an outbox with as many events that nobody has been told of. Their ids are in the order
+# of time, as Outport's own are: where an index is written says how much of it is.
+in_order() { printf %s "overlay(gen_random_uuid()::text PLACING to_char($1, 'FM00000000') FROM 1 FOR 8)::uuid"; }
 fill() {
     sql "$state_url" -c "TRUNCATE deliveries, events CASCADE" -c "
         WITH made AS (
             INSERT INTO events (id, event_type, job_id, organization_id, body, created_at)
-            SELECT gen_random_uuid(), 'job.completed', job, '$organization',
+            SELECT id, 'job.completed', job, '$organization',
                 format('{\"jobId\":\"%s\",\"status\":\"completed\",\"metadata\":{\"source\":\"order\",\"correlationId\":\"settlement-%s\"},\"result\":{\"path\":\"data-transfer/exports/%s/orders.csv\",\"sizeBytes\":184320,\"rowCount\":1204,\"format\":\"csv\",\"hmac\":\"%s\",\"integrity\":{\"algorithm\":\"HMAC-SHA256\",\"signature\":\"%s\"},\"protection\":{\"encrypted\":true,\"appliedBy\":\"adapter\",\"mode\":\"outport-sealed-v1\"}},\"executionTimeMs\":8421,\"completedAt\":\"2026-07-13T18:04:11.204Z\"}',
                     job, n, job, repeat('9f1c', 16), repeat('9f1c', 16)),
                 1000 * extract(epoch FROM now())::bigint
-            FROM (SELECT n, gen_random_uuid() AS job FROM generate_series(1, $1) AS n) AS jobs
+            FROM (SELECT n, $(in_order n) AS id, $(in_order n) AS job FROM generate_series(1, $1) AS n) AS jobs
             RETURNING *)
         INSERT INTO deliveries (id, event_id, handler, target, job_id, organization_id, status,
             run, failures, due_at, created_at)
-        SELECT gen_random_uuid(), id, 'publish-job-event', '', job_id, organization_id, 'PENDING',
+        SELECT $(in_order 'row_number() OVER (ORDER BY id)'), id, 'publish-job-event', '', job_id, organization_id, 'PENDING',
             0, 0, created_at, created_at FROM made" -c 'VACUUM ANALYZE deliveries, events' -c CHECKPOINT
 }
 

@@ -65,6 +65,10 @@ impl DeliveryStatus {
     }
 }
 
+/// What is not done, for a FROM: by two partial indexes, of what is due and of what is dead.
+pub(crate) const NOT_DONE: &str = "(SELECT * FROM deliveries WHERE status IN ('PENDING', 'RUNNING') \
+     UNION ALL SELECT * FROM deliveries WHERE status = 'DEAD') AS not_done";
+
 /// The fence of one attempt at a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeliveryFence {
@@ -126,6 +130,7 @@ pub struct DeliveryView {
     pub due_at: DateTime<Utc>,
     pub last_error: Option<String>,
     pub finished_at: Option<DateTime<Utc>>,
+    pub receipt: Option<String>,
 }
 
 /// Which deliveries a list shows.

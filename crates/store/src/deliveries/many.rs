@@ -10,7 +10,7 @@ use sea_orm::{ConnectionTrait as _, EntityTrait as _, IntoActiveModel as _};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::{DeliveryEnd, DeliveryFence, DeliveryStatus, attempt};
+use super::{DeliveryEnd, DeliveryFence, DeliveryStatus, NOT_DONE, attempt};
 use crate::{Engine, Store, StoreError, Tx, entity::receipt, hints::Topic, instant};
 
 /// A fence, as a row that `PostgreSQL` makes of JSON.
@@ -171,11 +171,11 @@ pub async fn oldest_unfinished(
     store: &Store,
     handler: &str,
 ) -> Result<Option<DateTime<Utc>>, StoreError> {
-    let statement = store.engine().statement(
-        "SELECT MIN(events.created_at) AS oldest FROM deliveries \
-         JOIN events ON events.id = event_id WHERE handler = $1 AND status <> 'DONE'",
-        [handler.into()],
+    let sql = format!(
+        "SELECT MIN(events.created_at) AS oldest FROM {NOT_DONE} \
+         JOIN events ON events.id = event_id WHERE handler = $1"
     );
+    let statement = store.engine().statement(sql, [handler.into()]);
     let row = store.reader().query_one_raw(statement).await?;
     instant::maybe_at(row.map(|row| row.try_get("", "oldest")).transpose()?.flatten())
 }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use outport_domain::id::{DeliveryId, OrganizationId};
 use sea_orm::{
-    ColumnTrait as _, ConnectionTrait, EntityTrait as _, QueryFilter as _, Select, sea_query::Expr,
+    ColumnTrait as _, ConnectionTrait, EntityTrait as _, QueryFilter as _, Select,
+    sea_query::{Expr, ExprTrait as _, Query},
 };
 use uuid::Uuid;
 
@@ -13,7 +14,7 @@ use crate::{
     Page, PageRequest, Store, StoreError, Tx,
     entity::{
         delivery::{Column, Entity, Model},
-        event,
+        event, receipt,
     },
     events,
     hints::Topic,
@@ -41,7 +42,13 @@ impl Words for Select<Entity> {
             query = query.filter(Column::Handler.eq(handler));
         }
         if let Some(job) = filter.job {
-            query = query.filter(Column::JobId.eq(job.uuid()));
+            // By way of its events: an index on jobs would be written three times a delivery.
+            let events = Query::select()
+                .column(event::Column::Id)
+                .from(event::Entity)
+                .and_where(event::Column::JobId.eq(job.uuid()))
+                .take();
+            query = query.filter(Expr::col(Column::EventId).in_subquery(events));
         }
         query
     }
@@ -106,14 +113,36 @@ async fn views(
         .into_iter()
         .map(|row| (row.id, row))
         .collect::<HashMap<_, _>>();
+    let receipts = receipt::Entity::find()
+        .filter(receipt::Column::EventId.is_in(rows.iter().map(|row| row.event_id)))
+        .all(connection)
+        .await?;
     rows.into_iter()
         // Purged between the two reads: as if it had been before the first.
         .filter(|row| events.contains_key(&row.event_id))
-        .map(|row| view(row, &events))
+        .map(|row| {
+            let receipt = receipt_of(&row, &receipts);
+            view(row, &events, receipt)
+        })
         .collect()
 }
 
-fn view(row: Model, events: &HashMap<Uuid, event::Model>) -> Result<DeliveryView, StoreError> {
+/// The receipt of a delivery. A handler without targets may have made it out to whom it found, as
+/// a mail's address.
+fn receipt_of(row: &Model, receipts: &[receipt::Model]) -> Option<String> {
+    let of_it =
+        |found: &&receipt::Model| found.event_id == row.event_id && found.handler == row.handler;
+    let mut found = receipts.iter().filter(of_it);
+    let exact = found.clone().find(|found| found.target == row.target);
+    let found = exact.or_else(|| found.next().filter(|_| row.target.is_empty()));
+    found.map(|found| found.receipt.clone())
+}
+
+fn view(
+    row: Model,
+    events: &HashMap<Uuid, event::Model>,
+    receipt: Option<String>,
+) -> Result<DeliveryView, StoreError> {
     let event = events.get(&row.event_id).cloned().ok_or_else(|| {
         StoreError::Corrupt("a delivery is of an event that is not there".to_owned())
     })?;
@@ -130,5 +159,6 @@ fn view(row: Model, events: &HashMap<Uuid, event::Model>) -> Result<DeliveryView
         due_at: instant::at(row.due_at)?,
         last_error: row.last_error,
         finished_at: instant::maybe_at(row.finished_at)?,
+        receipt,
     })
 }

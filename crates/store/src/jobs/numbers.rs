@@ -6,7 +6,11 @@ use chrono::{DateTime, Utc};
 use sea_orm::{ConnectionTrait as _, Value};
 
 use super::Gauges;
-use crate::{Store, StoreError, deliveries::DeliveryStatus, instant};
+use crate::{
+    Store, StoreError,
+    deliveries::{DeliveryStatus, NOT_DONE},
+    instant,
+};
 
 /// When the next pending job becomes due, for a timed sleep after a claim that found nothing;
 /// `None` when none waits for its time. Jobs that are due already do not count: what they wait
@@ -24,7 +28,7 @@ pub async fn gauges(store: &Store) -> Result<Gauges, StoreError> {
     let oldest_queued = "SELECT MIN((SELECT due_at FROM jobs \
          WHERE organization_id = t.organization_id AND status = 'PENDING' ORDER BY due_at LIMIT 1)) \
          AS number FROM turns t WHERE queued > 0";
-    let oldest_delivery = "SELECT MIN(created_at) AS number FROM deliveries WHERE status <> 'DONE'";
+    let oldest_delivery = format!("SELECT MIN(created_at) AS number FROM {NOT_DONE}");
     let sum = |column: &str| {
         format!("SELECT CAST(COALESCE(SUM({column}), 0) AS BIGINT) AS number FROM turns")
     };
@@ -38,16 +42,16 @@ pub async fn gauges(store: &Store) -> Result<Gauges, StoreError> {
         running: number(store, &sum("running"), []).await?.unwrap_or_default() as u64,
         oldest_queued: age(number(store, oldest_queued, []).await?),
         deliveries: deliveries(store).await?,
-        oldest_delivery: age(number(store, oldest_delivery, []).await?),
+        oldest_delivery: age(number(store, &oldest_delivery, []).await?),
     })
 }
 
 async fn deliveries(store: &Store) -> Result<Vec<(String, &'static str, u64)>, StoreError> {
-    let statement = store.engine().statement(
-        "SELECT handler, status, COUNT(*) AS number FROM deliveries WHERE status <> 'DONE' \
-         GROUP BY handler, status ORDER BY handler, status",
-        [],
+    let sql = format!(
+        "SELECT handler, status, COUNT(*) AS number FROM {NOT_DONE} \
+         GROUP BY handler, status ORDER BY handler, status"
     );
+    let statement = store.engine().statement(sql, []);
     let rows = store.reader().query_all_raw(statement).await?;
     rows.iter()
         .map(|row| {

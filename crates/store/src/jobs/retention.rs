@@ -105,8 +105,9 @@ pub async fn purge(tx: &mut Tx, retention: Duration, most: u32) -> Result<u64, S
         "SELECT * FROM jobs WHERE status IN ('FAILED', 'CANCELED', 'EXPIRED') \
          AND finished_at <= $1 \
          AND NOT EXISTS (SELECT 1 FROM runs WHERE job_id = jobs.id AND sweep_due_at IS NOT NULL) \
-         AND NOT EXISTS (SELECT 1 FROM deliveries WHERE job_id = jobs.id \
-                         AND status IN ('PENDING', 'RUNNING')) \
+         AND NOT EXISTS (SELECT 1 FROM events JOIN deliveries ON event_id = events.id \
+                         WHERE events.job_id = jobs.id \
+                         AND deliveries.status IN ('PENDING', 'RUNNING')) \
          ORDER BY finished_at LIMIT $2 {}",
         tx.engine().skip_locked()
     );
@@ -123,11 +124,11 @@ pub async fn purge(tx: &mut Tx, retention: Duration, most: u32) -> Result<u64, S
         .take();
     let connection = tx.connection();
     receipt::Entity::delete_many()
-        .filter(Expr::col(receipt::Column::EventId).in_subquery(events))
+        .filter(Expr::col(receipt::Column::EventId).in_subquery(events.clone()))
         .exec(connection)
         .await?;
     delivery::Entity::delete_many()
-        .filter(delivery::Column::JobId.is_in(ids.iter().copied()))
+        .filter(Expr::col(delivery::Column::EventId).in_subquery(events))
         .exec(connection)
         .await?;
     event::Entity::delete_many()
@@ -154,6 +155,6 @@ pub async fn purge(tx: &mut Tx, retention: Duration, most: u32) -> Result<u64, S
         .filter(job::Column::Id.is_in(ids.iter().copied()))
         .exec(connection)
         .await?;
-    Ok(deleted.rows_affected)
     channels::forget(tx, &ids).await?;
+    Ok(deleted.rows_affected)
 }
