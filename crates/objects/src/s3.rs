@@ -4,6 +4,7 @@
 //! links name, because a signature holds for one host only.
 
 mod config;
+mod etag;
 mod failure;
 mod upload;
 
@@ -22,6 +23,7 @@ use url::Url;
 
 pub use self::config::{ChecksumMode, S3Config, S3Credentials, SecretAccessKey};
 use self::{
+    etag::Taken,
     failure::{is_passing, of_body, of_sdk},
     upload::S3Upload,
 };
@@ -118,8 +120,10 @@ impl ObjectStore for S3Store {
     ) -> Result<ObjectMeta, ObjectError> {
         let name = self.name(key);
         let request = self.client.put_object().bucket(&self.bucket).key(&name);
-        let sent = request.content_type(content_type).body(body(bytes)).send().await;
-        sent.map_err(of_sdk)?;
+        let sent = request.content_type(content_type).body(body(bytes.clone())).send().await;
+        let answer = sent.map_err(of_sdk)?;
+        let encryption = answer.server_side_encryption.as_ref();
+        Taken { etag: answer.e_tag.as_deref(), encryption }.check(&bytes)?;
         self.head_of_new(&name).await
     }
 

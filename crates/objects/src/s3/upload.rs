@@ -13,7 +13,7 @@ use aws_sdk_s3::{
 };
 use bytes::Bytes;
 
-use super::{S3Store, body, failure::of_sdk};
+use super::{S3Store, body, etag::Taken, failure::of_sdk};
 use crate::{
     ObjectError, ObjectMeta, Upload,
     parts::{invalid_part, refused, total_bytes},
@@ -94,9 +94,10 @@ impl Upload for S3Upload {
         let size = bytes.len() as u64;
         let client = &self.store.client;
         let request = client.upload_part().bucket(&self.store.bucket).key(&self.name);
-        let sent =
-            request.upload_id(&self.id).part_number(number as i32).body(body(bytes)).send().await;
-        let answer = sent.map_err(of_sdk)?;
+        let request = request.upload_id(&self.id).part_number(number as i32);
+        let answer = request.body(body(bytes.clone())).send().await.map_err(of_sdk)?;
+        let encryption = answer.server_side_encryption.as_ref();
+        Taken { etag: answer.e_tag.as_deref(), encryption }.check(&bytes)?;
         let etag = answer.e_tag.ok_or_else(|| refused("NoETag", "no etag in the answer"))?;
         self.parts().insert(number, Part { etag, size });
         Ok(())

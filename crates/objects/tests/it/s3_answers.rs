@@ -177,17 +177,15 @@ async fn finishing_survives_a_lost_answer_when_the_object_is_there() {
     for (etag, size, is_ours) in
         [("\"x-1\"", 10, true), ("\"x-2\"", 10, false), ("\"x-1\"", 11, false)]
     {
-        let head = format!(
-            "HTTP/1.1 200 OK\r\nconnection: close\r\netag: {etag}\r\ncontent-length: {size}\r\n\r\n"
-        );
+        let head = || answer_to_head(&format!("etag: {etag}\r\n"), size);
         let mut scripted = Scripted::start(vec![
             ok("", BEGUN),
             ok(part, ""),
             // The answer to the first try is lost, the second hears that the upload is no more.
             Answer::Text(String::new()),
             error("404 Not Found", "NoSuchUpload"),
-            Answer::Text(head.clone()),
-            Answer::Text(head),
+            head(),
+            head(),
         ])
         .await;
         let upload = scripted.store.begin(&key("a.csv"), CSV).await.expect("an upload");
@@ -247,4 +245,44 @@ async fn a_store_without_room_is_full() {
     let scripted = Scripted::start_with(vec![full()], Duration::from_mins(1), 1).await;
     let put = scripted.store.put(&key("a.csv"), CSV, bytes(1, 10)).await;
     assert!(matches!(put, Err(ObjectError::Full(_))), "{put:?}");
+}
+
+/// MD5 of `abc`, which is in RFC 1321.
+const OF_ABC: &str = "etag: \"900150983cd24fb0d6963f7d28e17f72\"\r\n";
+
+#[tokio::test]
+async fn bytes_that_the_store_has_otherwise_than_sent_are_refused() {
+    let managed = format!("{OF_ABC}x-amz-server-side-encryption: aws:kms\r\n");
+    let own = format!("{OF_ABC}x-amz-server-side-encryption: AES256\r\n");
+    let opaque = "etag: \"900150983cd24fb0-opaque\"\r\n";
+    for (headers, sent, is_taken) in [
+        (OF_ABC, "abc", true),
+        (OF_ABC, "abd", false),
+        (own.as_str(), "abc", true),
+        (own.as_str(), "abd", false),
+        (managed.as_str(), "abd", true),
+        (opaque, "abd", true),
+    ] {
+        let head = answer_to_head(headers, sent.len());
+        let scripted = Scripted::start(vec![ok(headers, ""), head]).await;
+        let put = scripted.store.put(&key("a.csv"), CSV, sent.into()).await;
+        assert_eq!(put.is_ok(), is_taken, "{headers} {sent}: {put:?}");
+
+        let scripted = Scripted::start(vec![ok("", BEGUN), ok(headers, "")]).await;
+        let upload = scripted.store.begin(&key("a.csv"), CSV).await.expect("an upload");
+        let part = upload.part(1, sent.into()).await;
+        assert_eq!(part.is_ok(), is_taken, "{headers} {sent}: {part:?}");
+        if let Err(error) = part {
+            assert!(
+                matches!(&error, ObjectError::Refused { code, .. } if code == "BadDigest"),
+                "{error:?}"
+            );
+        }
+    }
+}
+
+fn answer_to_head(headers: &str, size: usize) -> Answer {
+    Answer::Text(format!(
+        "HTTP/1.1 200 OK\r\nconnection: close\r\n{headers}content-length: {size}\r\n\r\n"
+    ))
 }
