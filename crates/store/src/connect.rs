@@ -57,10 +57,23 @@ pub fn check_url(url: &str) -> Result<(), String> {
     }
 }
 
+/// A database that is not there yet is made as its owner's alone; SQLite gives the files beside it
+/// the same rights. Its content is of all tenants.
+fn create_privately(path: &str) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
 async fn sqlite(path: &str, acquire_timeout: Duration) -> Result<Pools, StoreError> {
+    create_privately(path).map_err(sqlx::Error::Io)?;
     let options = SqliteConnectOptions::new()
         .filename(path)
-        .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
@@ -155,12 +168,29 @@ mod tests {
 
     use sea_orm::ConnectionTrait as _;
 
-    use crate::{Store, StoreConfig};
+    use crate::{Store, StoreConfig, StoreError};
 
     async fn rows(store: &Store) -> i64 {
         let counted = store.engine().statement("SELECT COUNT(*) AS n FROM filler", []);
         let row = store.reader().query_one_raw(counted).await.expect("an answer").expect("a row");
         row.try_get("", "n").expect("a number")
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_new_file_is_its_owners_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        let url = format!("sqlite://{}", folder.path().join("state.db").display());
+        let acquire_timeout = Duration::from_secs(20);
+        let config = StoreConfig { url, max_connections: 1, acquire_timeout };
+        let store = Store::connect(&config).await.expect("connected");
+        store.migrate().await.expect("migrated");
+        for file in ["state.db", "state.db-wal", "state.db-shm"] {
+            let file = std::fs::metadata(folder.path().join(file)).expect(file);
+            assert_eq!(file.permissions().mode() & 0o777, 0o600);
+        }
+        store.close().await;
     }
 
     #[tokio::test]
@@ -179,8 +209,9 @@ mod tests {
             store.writer().execute_unprepared(bound).await.expect("a bound");
             let full = store.begin().await.expect("a transaction");
             let error = full.run("INSERT INTO filler VALUES (zeroblob(1000000))", []).await;
-            let error =
-                std::error::Error::source(&error.expect_err("no room")).map(ToString::to_string);
+            let error = error.expect_err("no room");
+            assert!(matches!(error, StoreError::Unreachable(_)), "{error:?}");
+            let error = std::error::Error::source(&error).map(ToString::to_string);
             assert!(error.as_deref().is_some_and(|error| error.contains("full")), "{error:?}");
             drop(full);
             // As every look for work that finds none.

@@ -74,19 +74,20 @@ impl Answer {
         match code {
             // Serialization failure, deadlock, lock not available, statement timeout.
             "40001" | "40P01" | "55P03" | "57014" => Self::Conflict,
-            // Shut down, crashed, starting up, too many connections, idle too long, read only
-            // (a standby answers).
-            "57P01" | "57P02" | "57P03" | "53300" | "25P03" | "25006" => Self::Unreachable,
-            _ if code.starts_with("08") => Self::Unreachable,
+            // Shut down, crashed, starting up, idle too long, read only (a standby answers).
+            "57P01" | "57P02" | "57P03" | "25P03" | "25006" => Self::Unreachable,
+            // No connection; no room, memory or connections left.
+            _ if code.starts_with("08") || code.starts_with("53") => Self::Unreachable,
             _ => Self::Refused,
         }
     }
 
     fn of_sqlite_code(code: &str) -> Self {
-        // The low byte is the primary code: 5 is busy, 6 is locked, 14 is "cannot open".
+        // The low byte is the primary code: 5 is busy, 6 is locked, 10 is an error of the disk,
+        // 13 is a full one, 14 is "cannot open".
         match code.parse::<u32>().map(|code| code & 0xff) {
             Ok(5 | 6) => Self::Conflict,
-            Ok(14) => Self::Unreachable,
+            Ok(10 | 13 | 14) => Self::Unreachable,
             _ => Self::Refused,
         }
     }
