@@ -83,7 +83,8 @@ impl FailureCode {
                 "The resource's declaration no longer fits the source's tables, or the request no longer fits the declaration."
             }
             Self::ValueNotEncodable => {
-                "A value cannot be written in the requested format. The message names the column."
+                "A value cannot be written in the requested format: the message names the column. \
+                 Or a row is larger than 64 MiB, the most that one may be."
             }
             Self::LimitExceeded => {
                 "The export would exceed a limit of rows, bytes or files. Narrow the filters."
