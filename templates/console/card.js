@@ -158,7 +158,7 @@ export class Card {
     this.#find(".badge").textContent = status;
     this.#find(".facts").textContent = facts(view);
     this.#find(".fault").textContent =
-      failure === null ? "" : `${failure.code}: ${failure.message}`;
+      failure === null || status === "CANCELED" ? "" : `${failure.code}: ${failure.message}`;
     const shows = {
       download: links.file !== null,
       cancel: !hasEnded(status),
