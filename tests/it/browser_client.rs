@@ -42,7 +42,11 @@ async fn every_script_has_sound_types_and_the_declarations_are_those_of_the_clie
     for name in ["consumer.d.ts", "stream.d.ts"] {
         let text = |folder: &Path| std::fs::read_to_string(folder.join(name)).expect(name);
         let committed = text(&Path::new(ROOT).join(CLIENT));
-        assert_eq!(committed, text(made.path()), "{name}: copy what `tsc -p {CLIENT} --outDir …` makes");
+        assert_eq!(
+            committed,
+            text(made.path()),
+            "{name}: copy what `tsc -p {CLIENT} --outDir …` makes"
+        );
     }
     output(compiler(&format!("{CLIENT}/tests"))).await;
     output(compiler("templates/console")).await;
