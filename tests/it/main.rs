@@ -20,6 +20,7 @@ mod formats;
 mod harness;
 mod keys;
 mod locked_tables;
+mod log_fields;
 mod memory;
 mod moving;
 mod resource_files;

@@ -111,12 +111,12 @@ fn tracked() -> Vec<String> {
     listed.lines().filter(|path| root().join(path).is_file()).map(str::to_owned).collect()
 }
 
-fn with_extension(extension: &str) -> Vec<String> {
+pub fn with_extension(extension: &str) -> Vec<String> {
     let is = |path: &String| Path::new(path).extension().is_some_and(|found| found == extension);
     tracked().into_iter().filter(is).collect()
 }
 
-fn text(path: &str) -> String {
+pub fn text(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 

@@ -114,7 +114,7 @@ async fn three_processes_on_one_database_pass_the_kit_together() {
     let world = World::postgres().await;
     let (api, job) = requested(&world).await;
     let (second, third) = (world.another_api().await, world.another_api().await);
-    let urls = [api.access().0, second.base(), third.base()];
+    let urls = [api.access().0, second.access().0, third.access().0];
     let kit = ["conformance", "stream", "--json", "--job", &job];
     let mut kit = ask(&world, &urls, api.access().1, &kit);
     let code = kit.end(PATIENCE * 4).await.code();

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use outport_contract::{
     key,
     link::LinkKeys,
-    redaction::{Chain, redact},
+    redaction::{Chain, redact, told},
     signature::ResultSigner,
 };
 use outport_domain::{limits::Limits, spec::Catalogue};
@@ -339,7 +339,7 @@ async fn sweep(pipeline: Pipeline, stop: CancellationToken) {
             }
             Ok(_) => {}
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the sweep did not end");
+                tracing::warn!(error = told(&error), "the sweep did not end");
             }
         }
         tokio::select! {

@@ -18,6 +18,7 @@ use apalis::prelude::{
     Backend, Identity, Monitor, Task, TaskBuilder, TaskId, WorkerBuilder, WorkerContext,
 };
 use apalis_core::backend::{BackendConfig, finalize::Ephemeral};
+use outport_contract::redaction::told;
 use outport_domain::id::Fence;
 use outport_pipeline::Pipeline;
 use outport_store::{
@@ -143,10 +144,7 @@ async fn feed(
                 continue;
             }
             Ok(None) => {}
-            Err(error) => tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "the queue could not be looked at"
-            ),
+            Err(error) => tracing::warn!(error = told(&error), "the queue could not be looked at"),
         }
         unused = Some(permit);
         tokio::select! {
@@ -173,10 +171,7 @@ async fn rescue(pipeline: Pipeline, stop: CancellationToken) {
     let mut leases = ExpiredLeases::default();
     while !stop.is_cancelled() {
         if let Err(error) = pipeline.rescue(&mut leases).await {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "expired leases could not be looked at"
-            );
+            tracing::warn!(error = told(&error), "expired leases could not be looked at");
         }
         tokio::select! {
             () = stop.cancelled() => {}

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 pub use self::{
-    attributes::{Attributes, DEFAULT_TYPE_PREFIX, SINGLE_TENANT, header},
+    attributes::{Attributes, DEFAULT_TYPE_PREFIX, RESOURCE_TYPE, SINGLE_TENANT, header},
     metadata::{InvalidMetadata, Metadata, RESERVED_METADATA},
     outcome::{HMAC_SHA256, Integrity, JobError, JobResult, Protection},
 };

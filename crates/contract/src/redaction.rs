@@ -37,6 +37,11 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
+/// An error and all its causes in one redacted line, for the log.
+pub fn told(error: &(dyn Error + 'static)) -> String {
+    redact(&Chain(error).to_string())
+}
+
 /// A pattern and what replaces its matches; `$1` and `$2` are the groups that stay.
 struct Rule {
     pattern: Regex,

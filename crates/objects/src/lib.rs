@@ -70,6 +70,9 @@ pub enum ObjectError {
     /// There is no room left.
     #[error("the object store is full")]
     Full(#[source] Cause),
+    /// The folder is not there any more, or not for this process to write to.
+    #[error("the folder of the object store cannot be written")]
+    NotWritable(#[source] Cause),
     /// Anything else, such as a local I/O error.
     #[error("the object store failed")]
     Failed(#[source] Cause),

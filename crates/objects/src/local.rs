@@ -50,7 +50,7 @@ impl LocalFolder {
     pub async fn open(root: PathBuf) -> Result<Self, ObjectError> {
         let folder = Self { root };
         let uploads = folder.uploads();
-        blocking(move || {
+        writing(move || {
             fs::create_dir_all(&uploads)?;
             remove_old_scratch(&uploads)
         })
@@ -91,7 +91,7 @@ impl ObjectStore for LocalFolder {
     ) -> Result<ObjectMeta, ObjectError> {
         let scratch = self.begun(key).join(Uuid::now_v7().to_string());
         let place = Place { root: self.root.clone(), path: self.path(key) };
-        blocking(move || {
+        writing(move || {
             fs::create_dir_all(&scratch)?;
             let size = bytes.len() as u64;
             let written = write_synced(&scratch.join("data"), &bytes)
@@ -124,8 +124,8 @@ impl ObjectStore for LocalFolder {
     }
 
     async fn head(&self, key: &ObjectKey) -> Result<Option<ObjectMeta>, ObjectError> {
-        let path = self.path(key);
-        match blocking(move || fs::metadata(path)).await {
+        let (root, path) = (self.root.clone(), self.path(key));
+        match blocking(move || fs::metadata(path).map_err(|error| within(&root, error))).await {
             Ok(metadata) if metadata.is_file() => {
                 Ok(Some(ObjectMeta { size: metadata.len(), etag: None }))
             }
@@ -139,9 +139,9 @@ impl ObjectStore for LocalFolder {
         key: &ObjectKey,
         range: Option<Range<u64>>,
     ) -> Result<ObjectStream, ObjectError> {
-        let path = self.path(key);
+        let (root, path) = (self.root.clone(), self.path(key));
         let (file, size) = blocking(move || {
-            let file = fs::File::open(path)?;
+            let file = fs::File::open(path).map_err(|error| within(&root, error))?;
             let metadata = file.metadata()?;
             if !metadata.is_file() {
                 return Err(io::ErrorKind::NotFound.into());
@@ -165,7 +165,7 @@ impl ObjectStore for LocalFolder {
                 Ok(metadata) if metadata.is_file() => ignore_missing(fs::remove_file(&path))?,
                 // A folder on the way to other objects is not an object.
                 Ok(_) => return Ok(()),
-                Err(error) => return ignore_missing(Err(error)),
+                Err(error) => return ignore_missing(Err(within(&root, error))),
             }
             remove_empty_parents(&root, &path);
             Ok(())
@@ -184,7 +184,7 @@ impl ObjectStore for LocalFolder {
 
     async fn check(&self) -> Result<(), ObjectError> {
         let probe = self.uploads().join(format!("{SCRATCH_PREFIX}{}", Uuid::now_v7()));
-        blocking(move || {
+        writing(move || {
             fs::create_dir(&probe)?;
             let written = write_synced(&probe.join("probe"), b"probe");
             written.and(fs::remove_dir_all(&probe))
@@ -306,13 +306,46 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
+/// An error at a path below the root. Where the root itself is away, nothing is known of what is
+/// in it, and least that it is gone.
+fn within(root: &Path, error: io::Error) -> io::Error {
+    if is_missing(&error) && !root.is_dir() {
+        return io::Error::other("the folder of the store is not there");
+    }
+    error
+}
+
 /// Runs file work on a thread that may wait.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, ObjectError> {
+    on_thread(work, of_io).await
+}
+
+/// The same, of what is to be written: what is missing then is no object.
+async fn writing<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, ObjectError> {
+    on_thread(work, of_write).await
+}
+
+async fn on_thread<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    of_error: fn(io::Error) -> ObjectError,
+) -> Result<T, ObjectError> {
     match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result.map_err(of_io),
+        Ok(result) => result.map_err(of_error),
         Err(stopped) => Err(ObjectError::Failed(stopped.into())),
+    }
+}
+
+fn of_write(error: io::Error) -> ObjectError {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            ObjectError::NotWritable(error.into())
+        }
+        _ if is_missing(&error) => ObjectError::NotWritable(error.into()),
+        _ => of_io(error),
     }
 }
 

@@ -4,7 +4,7 @@
 //! of a chunk is given out before all of it is verified, and a stream that ends without an error
 //! was whole.
 
-use std::ops::Range;
+use std::{cmp::Ordering, ops::Range};
 
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -39,13 +39,7 @@ pub async fn open(
     plain: Option<Range<u64>>,
 ) -> Result<ObjectStream, ObjectError> {
     let SealedObject { key, plain_bytes, stored_bytes } = object;
-    let found = store.head(key).await?.ok_or(ObjectError::NotFound)?.size;
-    if found < stored_bytes {
-        return Err(NotOpened::Truncated { expected: stored_bytes, found }.into());
-    }
-    if found > stored_bytes {
-        return Err(NotOpened::TrailingData { expected: stored_bytes }.into());
-    }
+    whole(store, key, stored_bytes).await?;
     let beginning = beginning(store, key, stored_bytes).await?;
     let object = sealed::SealedObject::new(storage, key.as_str(), plain_bytes, &beginning)?;
     let opener = object
@@ -57,13 +51,30 @@ pub async fn open(
     Ok(stream::iter(first.map(Ok)).chain(plaintext).boxed())
 }
 
-/// The bytes of an object that is not sealed, or of a range of it. One that is sealed after all
-/// is not given out when it is read from its start.
+/// Compares the length of an object, sealed or not, with the one that its job knows.
+pub async fn whole(
+    store: &dyn ObjectStore,
+    key: &ObjectKey,
+    stored_bytes: u64,
+) -> Result<(), ObjectError> {
+    let expected = stored_bytes;
+    let found = store.head(key).await?.ok_or(ObjectError::NotFound)?.size;
+    match found.cmp(&expected) {
+        Ordering::Less => Err(NotOpened::Truncated { expected, found }.into()),
+        Ordering::Equal => Ok(()),
+        Ordering::Greater => Err(NotOpened::TrailingData { expected }.into()),
+    }
+}
+
+/// The bytes of an object that is not sealed, or of a range of it, after comparing its length.
+/// One that is sealed after all is not given out when it is read from its start.
 pub async fn pass(
     store: &dyn ObjectStore,
     key: &ObjectKey,
+    stored_bytes: u64,
     range: Option<Range<u64>>,
 ) -> Result<ObjectStream, ObjectError> {
+    whole(store, key, stored_bytes).await?;
     let from_start = range.as_ref().is_none_or(|range| range.start == 0);
     let mut stream = store.get(key, range).await?;
     if !from_start {

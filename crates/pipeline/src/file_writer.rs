@@ -9,6 +9,7 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use outport_contract::{
     digest::Sha256,
     job_event::Integrity,
+    redaction::told,
     sealed::{CHUNK_BYTES, Sealer},
     signature::ResultSigner,
 };
@@ -208,7 +209,7 @@ impl FileWriter {
                 Ok(Some(spooled))
             }
             Err(error) => {
-                tracing::warn!(job = %self.state.fence.job, error = &error as &dyn std::error::Error, "the spool cannot be written; the source waits for the object store");
+                tracing::warn!(job = %self.state.fence.job, error = told(&error), "the spool cannot be written; the source waits for the object store");
                 self.spool = None;
                 Ok(None)
             }

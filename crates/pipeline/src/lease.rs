@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use outport_contract::redaction::told;
 use outport_domain::job::Progress;
 use outport_store::{
     StoreError,
@@ -49,7 +50,7 @@ pub(crate) async fn keep(state: Arc<RunState>) -> Ended {
             Ok(Hold::Lost) => return Ended::Lost,
             // An outage of our own database kills no healthy run: the commit is fenced.
             Err(error) => {
-                tracing::warn!(job = %state.fence.job, error = &error as &dyn std::error::Error, "the lease could not be looked at");
+                tracing::warn!(job = %state.fence.job, error = told(&error), "the lease could not be looked at");
             }
         }
         // A hint only makes the look earlier; without hints the clock does.

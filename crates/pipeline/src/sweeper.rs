@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use outport_contract::redaction::told;
 use outport_domain::crash::CrashPoint;
 use outport_objects::ObjectError;
 use outport_store::{
@@ -50,7 +51,7 @@ impl Pipeline {
         for leftover in runs::leftovers(&self.store, AT_ONCE).await? {
             let objects = runs::objects(&self.store, &leftover).await?;
             if let Err(error) = self.remove(objects).await {
-                tracing::warn!(job = %leftover.job, error = &error as &dyn std::error::Error, "a leftover stays for now");
+                tracing::warn!(job = %leftover.job, error = told(&error), "a leftover stays for now");
                 let mut tx = self.store.begin().await?;
                 runs::postpone(&mut tx, &leftover, SWEEP_AGAIN).await?;
                 tx.commit().await?;

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use outport_contract::redaction::{Chain, redact};
+use outport_contract::redaction::told;
 use outport_domain::{
     crash::CrashPoint,
     failure::{Failure, FailureCode},
@@ -66,8 +66,8 @@ impl Pipeline {
                     job = %fence.job,
                     run = fence.run,
                     code = %failure.code,
-                    message = failure.message,
-                    cause = cause.as_ref().map(|cause| redact(&Chain(&**cause).to_string())),
+                    reason = failure.message,
+                    cause = cause.as_ref().map(|cause| told(&**cause)),
                     "the run failed"
                 );
                 RunEnd::Failed(failure)
@@ -151,7 +151,7 @@ impl Pipeline {
         match tokio::time::timeout(patience, work).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(job = %job.id, error = &error as &dyn std::error::Error, "left for the sweeper");
+                tracing::warn!(job = %job.id, error = told(&error), "left for the sweeper");
             }
             Err(_elapsed) => {
                 tracing::warn!(job = %job.id, "the object store is slow; left for the sweeper");
@@ -177,7 +177,7 @@ impl Pipeline {
             match tokio::time::timeout_at(deadline, end).await {
                 Ok(Ok(finished)) => break finished,
                 Ok(Err(error)) => {
-                    tracing::warn!(job = %fence.job, error = &error as &dyn std::error::Error, "the end could not be committed yet");
+                    tracing::warn!(job = %fence.job, error = told(&error), "the end could not be committed yet");
                 }
                 Err(_elapsed) => {
                     tracing::error!(job = %fence.job, run = fence.run, "the end could not be committed in time; the lease will end");
@@ -222,7 +222,7 @@ impl Pipeline {
             Ok(Some(row)) => row.file.as_ref().is_some_and(|named| named.key == file.key),
             Ok(None) => false,
             Err(error) => {
-                tracing::warn!(job = %fence.job, error = &error as &dyn std::error::Error, "left for the sweeper");
+                tracing::warn!(job = %fence.job, error = told(&error), "left for the sweeper");
                 true
             }
         }
@@ -270,7 +270,7 @@ async fn keep_alive(pipeline: Pipeline, fence: Fence) {
     loop {
         tokio::time::sleep(pipeline.limits.heartbeat).await;
         if let Err(error) = jobs::renew(&pipeline.store, &fence, pipeline.limits.lease).await {
-            tracing::warn!(job = %fence.job, error = &error as &dyn std::error::Error, "the lease could not be renewed");
+            tracing::warn!(job = %fence.job, error = told(&error), "the lease could not be renewed");
         }
     }
 }

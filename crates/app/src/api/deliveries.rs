@@ -43,6 +43,9 @@ pub struct DeliveryView {
     last_error: Option<String>,
     #[schema(value_type = Option<String>, format = DateTime)]
     finished_at: Option<Instant>,
+    /// What the handler has to show for it, e.g. a mail's Message-ID, or `accepted-unroutable` of
+    /// an event that no queue took; null where being `DONE` says it all.
+    receipt: Option<String>,
     /// When the event was committed.
     #[schema(value_type = String, format = DateTime)]
     created_at: Instant,
@@ -120,13 +123,15 @@ pub async fn get(
     row.map(|row| Json(view(row))).ok_or_else(Problem::not_found)
 }
 
-/// Makes a dead delivery due again, with a fresh budget. Others stay as they are.
+/// Makes a dead delivery due again, with a fresh budget. One that waits or runs stays as it is, so
+/// a repetition does no harm; one that is done is not done again.
 #[utoipa::path(post, path = "/v1/deliveries/{id}/retry", tag = "deliveries",
     security(("bearer" = ["deliveries:admin"])),
     params(("id" = Uuid, Path)),
     responses(
         (status = 202, description = "The delivery", body = DeliveryView),
         (status = 404, description = "There is no such thing in reach of the caller", body = ProblemView),
+        (status = 409, description = "It is done", body = ProblemView),
     ))]
 pub async fn retry(
     State(state): State<Arc<ApiState>>,
@@ -137,7 +142,12 @@ pub async fn retry(
     let mut tx = state.store.begin().await?;
     let row = deliveries::retry(&mut tx, caller.organization, id.id()?).await?;
     tx.commit().await?;
-    row.map(|row| (Outcome::Accepted.status(), Json(view(row)))).ok_or_else(Problem::not_found)
+    let row = row.ok_or_else(Problem::not_found)?;
+    if row.status == DeliveryStatus::Done {
+        let detail = "The delivery is DONE; only a DEAD one can be retried.";
+        return Err(Problem::new(ProblemCode::DeliveryDone, detail));
+    }
+    Ok((Outcome::Accepted.status(), Json(view(row))))
 }
 
 /// What a backfill did.
@@ -222,6 +232,7 @@ fn view(row: Row) -> DeliveryView {
         due_at: row.due_at.into(),
         last_error: row.last_error,
         finished_at: row.finished_at.map(Into::into),
+        receipt: row.receipt,
         created_at: row.event.created_at.into(),
     }
 }

@@ -36,7 +36,8 @@ pub async fn wrap(State(state): State<Arc<ApiState>>, request: Request, next: Ne
         .get::<MatchedPath>()
         .map_or_else(|| "unmatched".to_owned(), |path| path.as_str().to_owned());
     let method = request.method().clone();
-    let span = tracing::info_span!("request", %method, route, id);
+    // Of the highest level, so that what a request logs has its id whatever the log is limited to.
+    let span = tracing::error_span!("request", %method, route, id);
     let served = AssertUnwindSafe(next.run(request)).catch_unwind().instrument(span.clone()).await;
     let mut response = served.unwrap_or_else(|_| {
         let _in_span = span.enter();

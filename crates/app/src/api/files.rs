@@ -1,6 +1,9 @@
 //! The bytes of a finished export: a redirect to the store, or the bytes themselves.
 
-use std::{ops::Range, sync::Arc, time::Duration};
+mod reading;
+mod served;
+
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
@@ -9,28 +12,20 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use chrono::{DateTime, Utc};
-use futures::StreamExt as _;
-use outport_contract::sealed;
 use outport_domain::{
     caller::{Caller, Permission},
-    file_name,
-    job::{ExportJob, FinishedFile, FinishedPart, JobStatus, Protection},
+    job::{ExportJob, FinishedFile, JobStatus, Protection},
     json::FieldCode,
-    object_key::ObjectKey,
     spec::{self, RequestContext},
 };
-use outport_objects::{
-    DownloadHeaders, ObjectStream,
-    disposition::content_disposition,
-    sealed::{SealedObject, open, pass},
-};
+use outport_objects::{DownloadHeaders, disposition::content_disposition, sealed::whole};
 use outport_store::{
-    StoreError,
     access::{self, Download},
     parts,
 };
 use uuid::Uuid;
 
+use self::{reading::Reading, served::Served};
 use super::{
     ApiState,
     exports::visible,
@@ -74,71 +69,6 @@ pub fn downloadable(job: &ExportJob, now: DateTime<Utc>) -> Result<&FinishedFile
     }
     let detail = format!("The export is {}; only a COMPLETED one has a file.", job.status.name());
     Err(Problem::new(ProblemCode::NotCompleted, detail))
-}
-
-/// What a download gives: the file, the manifest of a split export, or one of its files.
-struct Served {
-    /// Its number among the files of a split export.
-    part: Option<u32>,
-    key: ObjectKey,
-    name: String,
-    /// The media type as a header.
-    content_type: String,
-    /// Bytes as delivered.
-    size_bytes: u64,
-    /// Bytes as stored.
-    stored_bytes: u64,
-    sha256: String,
-    protection: Protection,
-}
-
-impl Served {
-    fn file(job: &ExportJob, file: &FinishedFile) -> Result<Self, Problem> {
-        let (name, size_bytes) = if job.split {
-            let name = file_name::of_manifest(&job.file_name, job.compression.suffix());
-            (name, manifest_bytes(file)?)
-        } else {
-            (job.file_name.clone(), file.size_bytes)
-        };
-        Ok(Self {
-            part: None,
-            key: file.key.clone(),
-            name,
-            content_type: header_of(job.content_type()),
-            size_bytes,
-            stored_bytes: file.stored_bytes,
-            sha256: file.sha256.clone(),
-            protection: file.protection,
-        })
-    }
-
-    fn part(job: &ExportJob, file: &FinishedFile, part: FinishedPart) -> Self {
-        Self {
-            part: Some(part.number),
-            key: part.key,
-            name: file_name::of_part(&job.file_name, job.compression.suffix(), part.number),
-            content_type: header_of(job.part_content_type()),
-            size_bytes: part.size_bytes,
-            stored_bytes: part.stored_bytes,
-            sha256: part.sha256,
-            protection: file.protection,
-        }
-    }
-}
-
-/// Bytes of the manifest of a split export as delivered; its job says how many are stored.
-fn manifest_bytes(file: &FinishedFile) -> Result<u64, Problem> {
-    let bytes = match file.protection {
-        Protection::Sealed => sealed::plain_bytes(file.stored_bytes),
-        Protection::None | Protection::AdapterManaged => Some(file.stored_bytes),
-    };
-    bytes.ok_or_else(|| StoreError::Corrupt("no sealed file is so long".to_owned()).into())
-}
-
-/// A media type as a header: texts say their character set.
-fn header_of(content_type: &str) -> String {
-    let charset = if content_type.starts_with("text/") { "; charset=utf-8" } else { "" };
-    format!("{content_type}{charset}")
 }
 
 /// The file, or the manifest of a split export: a redirect to the object store, or the bytes.
@@ -279,44 +209,26 @@ pub async fn deliver(
         Asked::Part(range) => Some(range),
         Asked::Whole => None,
     };
-    if method == Method::HEAD {
-        return Ok(head(&served, &etag, range.as_ref()));
-    }
+    let is_head = method == Method::HEAD;
+    let reading = Reading::new(state, job.id, &served.key, is_head);
     // The audit is written when the store has agreed and before the first byte leaves.
     let may_redirect = text(headers, &REDIRECT) != Some("never");
-    if may_redirect && let Some(url) = presigned(state, job, &served, now).await? {
+    if may_redirect && let Some(url) = presigned(state, job, &served, &reading, now).await? {
+        if is_head {
+            // The URL is for a GET.
+            return Ok(served.head(&etag, range.as_ref()));
+        }
         audit(state, job, &served, downloader, now).await?;
         return Ok((Outcome::Found.status(), [(header::LOCATION, url)]).into_response());
     }
-    let stream = plaintext(state, &served, range.clone()).await?;
-    audit(state, job, &served, downloader, now).await?;
-    let mut response = head(&served, &etag, range.as_ref());
-    // An error in the middle resets the connection: no client takes the rest for the end.
-    *response.body_mut() = Body::from_stream(stream.inspect(|chunk| {
-        if let Err(error) = chunk {
-            tracing::error!(error = error as &dyn std::error::Error, "a download broke off");
-        }
-    }));
-    Ok(response)
-}
-
-/// The bytes as they were before they were stored, or a range of them.
-async fn plaintext(
-    state: &Arc<ApiState>,
-    served: &Served,
-    range: Option<Range<u64>>,
-) -> Result<ObjectStream, Problem> {
-    let (objects, Served { key, size_bytes, stored_bytes, .. }) = (&*state.objects, served);
-    match served.protection {
-        Protection::None => Ok(pass(objects, key, range).await?),
-        Protection::Sealed => {
-            let (plain_bytes, stored_bytes) = (*size_bytes, *stored_bytes);
-            let object = SealedObject { key, plain_bytes, stored_bytes };
-            Ok(open(objects, &state.storage_keys, object, range).await?)
-        }
-        // The client of a Fetcher reads it in the bucket, and is given no link to it here.
-        Protection::AdapterManaged => Err(Problem::not_found()),
+    // For a HEAD as well: it says what a GET would.
+    let stream = reading.begin(&served, range.clone()).await?;
+    let mut response = served.head(&etag, range.as_ref());
+    if !is_head {
+        audit(state, job, &served, downloader, now).await?;
+        *response.body_mut() = Body::from_stream(stream);
     }
+    Ok(response)
 }
 
 async fn audit(
@@ -344,11 +256,12 @@ async fn audit(
 }
 
 /// A URL that lives no longer than the file itself; none where the store's bytes are not those of
-/// the file.
+/// the file. Nobody is led to what is not the file any more.
 async fn presigned(
     state: &Arc<ApiState>,
     job: &ExportJob,
     served: &Served,
+    reading: &Reading,
     now: DateTime<Utc>,
 ) -> Result<Option<HeaderValue>, Problem> {
     if served.protection != Protection::None {
@@ -361,30 +274,14 @@ async fn presigned(
         content_type: served.content_type.clone(),
     };
     let life = life.max(Duration::from_secs(1));
-    let url = state.objects.presign_get(&served.key, &headers, life).await?;
-    Ok(url.and_then(|url| HeaderValue::try_from(url.as_str()).ok()))
-}
-
-fn head(served: &Served, etag: &str, range: Option<&Range<u64>>) -> Response {
-    let outcome = if range.is_some() { Outcome::Partial } else { Outcome::Ok };
-    let mut response = outcome.into_response();
-    let headers = response.headers_mut();
-    let mut set = |name: HeaderName, value: String| {
-        if let Ok(value) = HeaderValue::try_from(value) {
-            headers.insert(name, value);
-        }
-    };
-    set(header::CONTENT_TYPE, served.content_type.clone());
-    set(header::CONTENT_DISPOSITION, content_disposition(&served.name));
-    set(header::ACCEPT_RANGES, "bytes".to_owned());
-    set(header::ETAG, etag.to_owned());
-    let length = range.map_or(served.size_bytes, |range| range.end - range.start);
-    set(header::CONTENT_LENGTH, length.to_string());
-    if let Some(range) = range {
-        let value = format!("bytes {}-{}/{}", range.start, range.end - 1, served.size_bytes);
-        set(header::CONTENT_RANGE, value);
+    let url = state.objects.presign_get(&served.key, &headers, life).await;
+    let url = url.map_err(|error| reading.refused(&error))?;
+    let url = url.and_then(|url| HeaderValue::try_from(url.as_str()).ok());
+    if url.is_some() {
+        let whole = whole(&*state.objects, &served.key, served.stored_bytes).await;
+        whole.map_err(|error| reading.refused(&error))?;
     }
-    response
+    Ok(url)
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {

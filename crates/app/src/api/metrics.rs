@@ -1,6 +1,7 @@
 //! What is counted, in a registry of its own, read at `/metrics` in the `OpenMetrics` text form.
 
 mod broker;
+mod downloads;
 mod notifier;
 mod stream;
 
@@ -15,6 +16,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use chrono::{DateTime, Utc};
+use outport_contract::redaction::told;
 use outport_relay::{broker::Figures, handlers::PublishJobEvent, notifier::Figures as Broadcast};
 use outport_store::{
     deliveries,
@@ -27,7 +29,10 @@ use prometheus_client::{
 };
 use tokio::sync::Mutex;
 
-pub use self::stream::{Held, StreamFigures};
+pub use self::{
+    downloads::DownloadFigures,
+    stream::{Held, StreamFigures},
+};
 use super::{ApiState, problem::Problem};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -62,6 +67,8 @@ pub struct Metrics {
     deliveries: Family<Deliveries, Gauge>,
     oldest_delivery: Seconds,
     oldest_unpublished: Seconds,
+    /// Of downloads.
+    pub downloads: DownloadFigures,
     /// Of the live stream.
     pub stream: StreamFigures,
     /// One scrape at a time, so that none reads another's half-set gauges.
@@ -122,9 +129,11 @@ impl Metrics {
             "Age of the oldest job event that the broker has not confirmed, 0 when it has all",
             oldest_unpublished.clone(),
         );
+        let downloads = DownloadFigures::registered(&mut registry);
         let stream = StreamFigures::registered(&mut registry);
         Self {
             registry,
+            downloads,
             stream,
             requests,
             latency,
@@ -172,6 +181,8 @@ fn method_name(method: &Method) -> &'static str {
         "GET" => "GET",
         "HEAD" => "HEAD",
         "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
         "DELETE" => "DELETE",
         "OPTIONS" => "OPTIONS",
         _ => "OTHER",
@@ -186,16 +197,13 @@ pub async fn scrape(State(state): State<Arc<ApiState>>) -> Result<Response, Prob
     let _one = metrics.scraping.lock().await;
     let gauges = jobs::gauges(&state.store).await;
     if let Err(error) = &gauges {
-        tracing::warn!(error = error as &dyn std::error::Error, "the gauges cannot be read");
+        tracing::warn!(error = told(error), "the gauges cannot be read");
     }
     metrics.set(gauges.ok());
     match deliveries::oldest_unfinished(&state.store, PublishJobEvent::NAME).await {
         Ok(since) => metrics.set_unpublished(since),
         Err(error) => {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "the oldest job event cannot be read"
-            );
+            tracing::warn!(error = told(&error), "the oldest job event cannot be read");
         }
     }
     let mut page = String::new();

@@ -8,7 +8,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use outport_contract::{key_ring::UnknownKey, sealed::NotOpened};
+use outport_contract::{key_ring::UnknownKey, redaction::told, sealed::NotOpened};
 use outport_domain::json::{FieldCode, FieldError};
 use outport_objects::ObjectError;
 use outport_store::StoreError;
@@ -36,6 +36,7 @@ pub enum ProblemCode {
     JobEnded,
     NotCompleted,
     ClientIdReused,
+    DeliveryDone,
     FileGone,
     ResyncRequired,
     BodyTooLarge,
@@ -54,7 +55,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// All of them, in the order of their statuses.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::MalformedRequest,
         Self::InvalidParameter,
         Self::Unauthenticated,
@@ -67,6 +68,7 @@ impl ProblemCode {
         Self::JobEnded,
         Self::NotCompleted,
         Self::ClientIdReused,
+        Self::DeliveryDone,
         Self::FileGone,
         Self::ResyncRequired,
         Self::BodyTooLarge,
@@ -92,9 +94,11 @@ impl ProblemCode {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::JobRunning | Self::JobEnded | Self::NotCompleted | Self::ClientIdReused => {
-                StatusCode::CONFLICT
-            }
+            Self::JobRunning
+            | Self::JobEnded
+            | Self::NotCompleted
+            | Self::ClientIdReused
+            | Self::DeliveryDone => StatusCode::CONFLICT,
             Self::FileGone | Self::ResyncRequired => StatusCode::GONE,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -123,6 +127,7 @@ impl ProblemCode {
             Self::JobEnded => "JOB_ENDED",
             Self::NotCompleted => "NOT_COMPLETED",
             Self::ClientIdReused => "CLIENT_ID_REUSED",
+            Self::DeliveryDone => "DELIVERY_DONE",
             Self::FileGone => "FILE_GONE",
             // A word of the stream's protocol.
             Self::ResyncRequired => "resync.required",
@@ -156,6 +161,7 @@ impl ProblemCode {
             Self::JobEnded => "The export has already ended",
             Self::NotCompleted => "There is no file",
             Self::ClientIdReused => "The client id was used before",
+            Self::DeliveryDone => "The delivery is done",
             Self::FileGone => "The file is gone",
             Self::ResyncRequired => "The position cannot be trusted",
             Self::BodyTooLarge => "The body is too large",
@@ -201,6 +207,9 @@ impl ProblemCode {
             }
             Self::ClientIdReused => {
                 "The same `clientId` came with another body before. Nothing was appended; use a new one."
+            }
+            Self::DeliveryDone => {
+                "Only a DEAD delivery can be retried: one that is DONE is not done again, and one that is PENDING or RUNNING needs no retry."
             }
             Self::FileGone => "The file has expired or was deleted. Run the export again.",
             Self::ResyncRequired => {
@@ -389,7 +398,7 @@ impl Problem {
 
     /// An error of ours; the cause is logged, the client learns nothing of it.
     pub fn internal(cause: &(dyn Error + 'static)) -> Self {
-        tracing::error!(error = cause, "a request failed");
+        tracing::error!(error = told(cause), "a request failed");
         Self::new(ProblemCode::Internal, "Something went wrong in this service.")
     }
 }
@@ -398,7 +407,7 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match &error {
             StoreError::Unreachable(_) | StoreError::Conflict(_) => {
-                tracing::error!(error = &error as &dyn Error, "the state database failed");
+                tracing::error!(error = told(&error), "the state database failed");
                 Self::new(ProblemCode::Unavailable, "The service cannot reach its database.")
                     .retry_after(Duration::from_secs(2))
             }
@@ -407,9 +416,9 @@ impl From<StoreError> for Problem {
     }
 }
 
-impl From<ObjectError> for Problem {
-    fn from(error: ObjectError) -> Self {
-        tracing::error!(error = &error as &dyn Error, "the object store failed");
+impl Problem {
+    /// A file that cannot be given out. Who asked for its object has said so in the log.
+    pub fn of_object(error: &ObjectError) -> Self {
         match error {
             ObjectError::NotFound => {
                 Self::new(ProblemCode::FileGone, "The file is no longer in storage.")
@@ -426,6 +435,7 @@ impl From<ObjectError> for Problem {
             ObjectError::Unreachable(_)
             | ObjectError::Refused { .. }
             | ObjectError::Full(_)
+            | ObjectError::NotWritable(_)
             | ObjectError::Failed(_) => {
                 Self::new(ProblemCode::StorageUnavailable, "The file cannot be read right now.")
                     .retry_after(Duration::from_secs(5))

@@ -23,6 +23,7 @@ pub mod visitor;
 
 use std::{sync::Arc, time::Duration};
 
+use outport_contract::redaction::told;
 use outport_relay::notifier::{Notifier, NotifierConfig};
 use outport_store::{Store, access};
 use tokio::{
@@ -191,7 +192,7 @@ impl Streams {
                 }
                 failed => {
                     if let Ok(Err(error)) = failed {
-                        let error = &error as &dyn std::error::Error;
+                        let error = told(&error);
                         tracing::warn!(error, "it cannot be read whose access ended");
                     }
                     if Instant::now() >= blind_at {

@@ -12,6 +12,7 @@ use jsonwebtoken::{
     Algorithm, DecodingKey,
     jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse},
 };
+use outport_contract::redaction::told;
 use tokio::sync::Mutex;
 use url::Url;
 
@@ -129,7 +130,7 @@ impl KeyRing {
             }
             Err(error) if self.current().is_empty() => return Err(error),
             Err(error) => tracing::warn!(
-                error = &error as &dyn std::error::Error,
+                error = told(&error),
                 "the keys of JWTs cannot be read again; the known ones stay"
             ),
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
 use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
+use outport_contract::redaction::told;
 use outport_domain::{
     caller::{Caller, is_plain_address},
     id::Id,
@@ -100,10 +101,7 @@ impl JwtVerifier {
         let header = decode_header(token).map_err(|_| AuthError::Invalid)?;
         let (keys, found) =
             self.ring.candidates(header.kid.as_deref(), header.alg).await.map_err(|error| {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "the keys of JWTs cannot be read"
-                );
+                tracing::error!(error = told(&error), "the keys of JWTs cannot be read");
                 AuthError::KeysUnavailable
             })?;
         let claims = found

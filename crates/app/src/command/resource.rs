@@ -9,7 +9,8 @@ mod naming;
 use std::{io::Write, process::ExitCode, time::Duration};
 
 use clap::Subcommand;
-use outport_domain::spec::Catalogue;
+use futures::{Stream, StreamExt as _, stream::FuturesOrdered};
+use outport_domain::{resource::Resource, spec::Catalogue};
 
 use super::Failure;
 use crate::{config::Config, process};
@@ -60,6 +61,14 @@ pub(super) async fn answered<T>(
     tokio::time::timeout(limit, answer).await.map_err(late)
 }
 
+/// What is found of each resource, in their order, while those after it are looked at.
+fn in_order<'a>(
+    databases: &'a Databases<'a>,
+    resources: impl Iterator<Item = &'a Resource>,
+) -> impl Stream<Item = Vec<Report>> + Unpin {
+    resources.map(|resource| databases.compare(resource)).collect::<FuturesOrdered<_>>()
+}
+
 /// Compares all resources with their databases and prints what it finds as it finds it, a line
 /// for each; hints are worth a thought and no faults. Whether there is no fault.
 pub(super) async fn check(
@@ -67,12 +76,12 @@ pub(super) async fn check(
     catalogue: &Catalogue,
     config: &Config,
 ) -> std::io::Result<bool> {
-    let mut databases = Databases::new(&config.connections, patience(config));
+    let databases = Databases::new(&config.connections, patience(config));
     let names = catalogue.0.values().map(|resource| resource.name.chars().count());
     let resources = names.max().unwrap_or_default();
     let mut fits = true;
-    for resource in catalogue.0.values() {
-        let reports = databases.compare(resource).await;
+    let mut found = in_order(&databases, catalogue.0.values().map(|resource| &**resource));
+    while let Some(reports) = found.next().await {
         let members = reports.iter().map(|report| report.member.chars().count());
         let members = members.max().unwrap_or_default();
         for Report { weight, resource, member, text } in &reports {

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use outport_store::deliveries::{self, DeliveryEnd, HandlerRow};
+use outport_store::deliveries::{self, DeliveryClaim, DeliveryEnd, HandlerRow};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json as j};
 
 use crate::api_world::{World, json, on_both_stores};
 
-on_both_stores!(a_dead_delivery_is_found_and_retried, a_backfill_gives_a_handler_older_events);
+on_both_stores!(
+    a_dead_delivery_is_found_and_retried,
+    a_delivery_that_is_done_shows_its_receipt_and_is_not_retried,
+    a_backfill_gives_a_handler_older_events,
+);
 
 async fn register(world: &World, name: &str) {
     let mut tx = world.store.begin().await.expect("a transaction");
@@ -27,13 +31,52 @@ async fn call(
     json(request.send().await.expect("an answer")).await
 }
 
-async fn a_dead_delivery_is_found_and_retried(world: &World) {
-    register(world, "tell").await;
-    let job = world.completed().await;
+async fn claim(world: &World) -> DeliveryClaim {
     let mut tx = world.store.begin().await.expect("a transaction");
     let claims = deliveries::claim(&mut tx, "tell", Duration::from_mins(1), 10).await;
     let [claim] = claims.expect("claims").try_into().expect("one delivery");
     tx.commit().await.expect("a commit");
+    claim
+}
+
+async fn a_delivery_that_is_done_shows_its_receipt_and_is_not_retried(world: &World) {
+    register(world, "tell").await;
+    // By nobody, by the handler for all, by one of those whom it found.
+    for (receipts, shown) in [
+        (&[][..], Value::Null),
+        (&[("", "accepted-unroutable"), ("a@b.example", "<1@b>")], j!("accepted-unroutable")),
+        (&[("a@b.example", "<1@b>")], j!("<1@b>")),
+    ] {
+        let job = world.completed().await;
+        let claim = claim(world).await;
+        let mut tx = world.store.begin().await.expect("a transaction");
+        for (target, receipt) in receipts {
+            let event = claim.event.id;
+            deliveries::record_receipt(&mut tx, event, "tell", target, receipt)
+                .await
+                .expect("recorded");
+            // Another handler's is not this one's.
+            deliveries::record_receipt(&mut tx, event, "ask", "", "asked").await.expect("recorded");
+        }
+        let ended = deliveries::finish(&mut tx, &claim.fence, &DeliveryEnd::Done).await;
+        assert!(ended.expect("an end"));
+        tx.commit().await.expect("a commit");
+
+        let path = format!("/v1/deliveries?exportJobId={}", job.id);
+        let (_, page) = call(world, Method::GET, &path, "").await;
+        let done = &page["items"][0];
+        assert_eq!((&done["status"], &done["receipt"]), (&j!("DONE"), &shown), "{done}");
+        let path = format!("/v1/deliveries/{}", done["id"].as_str().expect("an id"));
+        let (status, problem) = call(world, Method::POST, &format!("{path}/retry"), "").await;
+        assert_eq!((status.as_u16(), &problem["code"]), (409, &j!("DELIVERY_DONE")), "{problem}");
+        assert_eq!(&call(world, Method::GET, &path, "").await.1, done, "as it was");
+    }
+}
+
+async fn a_dead_delivery_is_found_and_retried(world: &World) {
+    register(world, "tell").await;
+    let job = world.completed().await;
+    let claim = claim(world).await;
     let mut tx = world.store.begin().await.expect("a transaction");
     let end = DeliveryEnd::Dead { error: "no such mailbox".into() };
     assert!(deliveries::finish(&mut tx, &claim.fence, &end).await.expect("an end"));
@@ -46,12 +89,15 @@ async fn a_dead_delivery_is_found_and_retried(world: &World) {
     assert_eq!(dead["exportJobId"], job.id.to_string());
     assert_eq!(dead["eventType"], "export.completed");
     assert_eq!(dead["lastError"], "no such mailbox");
+    assert_eq!(dead["receipt"], Value::Null);
     let path = format!("/v1/deliveries/{}", dead["id"].as_str().expect("an id"));
     let (_, one) = call(world, Method::GET, &path, "").await;
     assert_eq!(&one, dead);
 
     let (status, due) = call(world, Method::POST, &format!("{path}/retry"), "").await;
     assert_eq!((status.as_u16(), &due["status"]), (202, &j!("PENDING")));
+    let (status, again) = call(world, Method::POST, &format!("{path}/retry"), "").await;
+    assert_eq!((status.as_u16(), &again), (202, &due), "a repetition does no harm");
     let (_, page) = call(world, Method::GET, "/v1/deliveries?status=DEAD", "").await;
     assert_eq!(page["items"], j!([]));
     let (_, page) =

@@ -12,6 +12,8 @@ on_both_stores!(
     a_store_with_public_urls_is_redirected_to: presigned,
     the_address_behind_our_own_proxy_is_the_one_it_wrote: behind_a_proxy,
     a_file_that_the_store_lost_is_gone_and_one_it_cannot_read_is_unavailable,
+    a_file_whose_length_changed_in_the_store_is_damaged,
+    nobody_is_redirected_to_a_file_that_is_not_the_one_that_was_written: presigned,
     a_download_that_breaks_off_never_ends_cleanly,
     a_file_at_its_end_is_gone_whether_or_not_the_row_says_so,
 );
@@ -144,6 +146,7 @@ async fn a_file_that_the_store_lost_is_gone_and_one_it_cannot_read_is_unavailabl
     world.objects.delete(&key).await.expect("a deletion");
     let (status, problem) = json(world.get(&path).send().await.expect("an answer")).await;
     assert_eq!((status.as_u16(), problem["code"].as_str()), (410, Some("FILE_GONE")));
+    assert_eq!(head(world, &path).await, 410);
 
     let other = world.completed().await;
     world.objects.always_fail(
@@ -155,6 +158,49 @@ async fn a_file_that_the_store_lost_is_gone_and_one_it_cannot_read_is_unavailabl
     assert!(answer.headers().contains_key(header::RETRY_AFTER));
     let (status, problem) = json(answer).await;
     assert_eq!((status.as_u16(), problem["code"].as_str()), (503, Some("STORAGE_UNAVAILABLE")));
+    assert_eq!(head(world, &format!("/v1/exports/{}/file", other.id)).await, 503);
+    assert!(world.downloads(other.id).await.is_empty(), "nothing was downloaded");
+}
+
+async fn head(world: &World, path: &str) -> u16 {
+    world.request(Method::HEAD, path).send().await.expect("an answer").status().as_u16()
+}
+
+async fn a_file_whose_length_changed_in_the_store_is_damaged(world: &World) {
+    use outport_objects::ObjectStore as _;
+    let job = world.completed().await;
+    let path = format!("/v1/exports/{}/file", job.id);
+    let key = job.file.as_ref().map(|file| file.key.clone()).expect("a file");
+    let longer = [FILE, b"C,3\n"].concat();
+    for stored in [&FILE[..FILE.len() - 1], &longer, b""] {
+        let bytes = bytes::Bytes::copy_from_slice(stored);
+        world.objects.put(&key, "text/csv", bytes).await.expect("an object");
+        for range in ["bytes=0-", "bytes=-4", "bytes=0-3", "rows=1-2"] {
+            let answer = world.get(&path).header("range", range).send().await.expect("an answer");
+            let (status, problem) = json(answer).await;
+            let told = (status.as_u16(), problem["code"].as_str());
+            assert_eq!(told, (500, Some("FILE_DAMAGED")), "{range} of {} bytes", stored.len());
+        }
+        assert_eq!(head(world, &path).await, 500);
+    }
+    assert!(world.downloads(job.id).await.is_empty(), "nothing was downloaded");
+}
+
+async fn nobody_is_redirected_to_a_file_that_is_not_the_one_that_was_written(world: &World) {
+    use outport_objects::ObjectStore as _;
+    let job = world.completed().await;
+    let path = format!("/v1/exports/{}/file", job.id);
+    let key = job.file.as_ref().map(|file| file.key.clone()).expect("a file");
+    let bytes = bytes::Bytes::from_static(b"code");
+    world.objects.put(&key, "text/csv", bytes).await.expect("an object");
+    let (status, problem) = json(world.get(&path).send().await.expect("an answer")).await;
+    assert_eq!((status.as_u16(), problem["code"].as_str()), (500, Some("FILE_DAMAGED")));
+    assert_eq!(head(world, &path).await, 500);
+    world.objects.delete(&key).await.expect("a deletion");
+    let (status, problem) = json(world.get(&path).send().await.expect("an answer")).await;
+    assert_eq!((status.as_u16(), problem["code"].as_str()), (410, Some("FILE_GONE")));
+    assert_eq!(head(world, &path).await, 410);
+    assert!(world.downloads(job.id).await.is_empty(), "nobody was led anywhere");
 }
 
 async fn a_download_that_breaks_off_never_ends_cleanly(world: &World) {

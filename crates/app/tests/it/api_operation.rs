@@ -1,15 +1,15 @@
 //! For those who run the service: health, metrics, documents, and what every answer carries.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
 use outport_objects::memory::{Fault, Step};
 use reqwest::{Method, header};
 use serde_json::{Value, json as j};
 
-use crate::api_world::{Options, World, json, on_both_stores};
+use crate::{
+    api_world::{Options, World, json, on_both_stores},
+    log::Log,
+};
 
 on_both_stores!(
     readiness_names_what_fails_and_tells_no_secret,
@@ -74,6 +74,7 @@ async fn metrics_count_routes_by_template_and_show_the_queue(world: &World) {
     let link = world.link_for(job, world.user, 60);
     text(world, &format!("/d/{link}")).await;
     text(world, "/nothing/here").await;
+    world.request(Method::PATCH, "/v1/exports").send().await.expect("an answer");
     let (status, page) = text(world, "/metrics").await;
     assert_eq!(status, 200);
     for line in [
@@ -81,6 +82,8 @@ async fn metrics_count_routes_by_template_and_show_the_queue(world: &World) {
         r#"outport_http_requests_total{method="GET",route="/v1/exports/{id}",status="200"} 1"#,
         r#"outport_http_requests_total{method="GET",route="/d/{token}",status="200"} 1"#,
         r#"outport_http_requests_total{method="GET",route="unmatched",status="404"} 1"#,
+        r#"outport_http_requests_total{method="PATCH",route="/v1/exports",status="405"} 1"#,
+        r#"outport_downloads_broken_total{reason="damaged"} 0"#,
         r#"outport_http_request_seconds_count{route="/v1/exports"} 1"#,
         "outport_jobs_queued 1",
         "outport_jobs_running 0",
@@ -240,29 +243,13 @@ async fn the_reference_pages_show_every_code_and_route(world: &World) {
     }
 }
 
-/// What is logged, kept.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("no poison").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 // On one thread, so that the subscriber of this test hears all of its server and nothing else.
 #[tokio::test]
 async fn the_log_holds_no_credential_no_link_and_no_query() {
-    let log = Log::default();
-    let writer = log.clone();
+    let (log, writer) = Log::new();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::DEBUG)
-        .with_writer(move || writer.clone())
+        .with_writer(writer)
         .with_ansi(false)
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
@@ -276,7 +263,7 @@ async fn the_log_holds_no_credential_no_link_and_no_query() {
         world.get("/v1/exports?resource=secret-query").send().await.expect("an answer");
         let answer = world.client.get(world.url("/v1/exports")).bearer_auth(&unknown).send().await;
         assert_eq!(answer.expect("an answer").status(), 401);
-        let text = String::from_utf8(log.0.lock().expect("no poison").clone()).expect("text");
+        let text = log.text();
         let ours: Vec<&str> = text.lines().filter(|line| line.contains("outport::")).collect();
         assert!(ours.iter().any(|line| line.contains("the object store failed")), "{text}");
         assert!(ours.iter().any(|line| line.contains("/d/{token}")), "{text}");

@@ -18,8 +18,12 @@ use outport_domain::{
 use outport_objects::ObjectStore as _;
 use outport_store::jobs::RunEnd;
 use reqwest::{Method, header};
+use serde_json::Value;
 
-use crate::api_world::{Options, World, json, on_both_stores, storage_keys};
+use crate::{
+    api_world::{Options, World, json, on_both_stores, storage_keys},
+    log::Log,
+};
 
 on_both_stores!(
     a_sealed_file_is_downloaded_like_any_other,
@@ -146,6 +150,8 @@ async fn a_sealed_file_that_is_not_as_it_was_is_refused_before_it_begins_or_brea
         replace(world, &file, bytes).await;
         let (status, problem) = json(world.get(&path(&job)).send().await.expect("an answer")).await;
         assert_eq!((status.as_u16(), &problem["code"]), (500, &"FILE_DAMAGED".into()));
+        let head = world.request(Method::HEAD, &path(&job)).send().await.expect("an answer");
+        assert_eq!(head.status(), 500, "a HEAD says what a GET would");
     }
     assert!(world.downloads(job.id).await.is_empty(), "nothing was downloaded");
     replace(world, &file, flipped(ours.len() - 1)).await;
@@ -176,4 +182,60 @@ async fn a_file_sealed_with_a_key_that_is_not_here_names_its_version(world: &Wor
     let (status, problem) = json(world.get(&path(&job)).send().await.expect("an answer")).await;
     assert_eq!((status.as_u16(), &problem["code"]), (503, &"STORAGE_UNAVAILABLE".into()));
     assert_eq!(problem["detail"], "The file is sealed with key 3, which this service lacks.");
+}
+
+// On one thread, so that the subscriber of this test hears all of its server and nothing else.
+#[tokio::test]
+async fn the_log_tells_which_object_of_which_job_is_damaged_where_and_who_asked_for_it() {
+    let (log, writer) = Log::new();
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        // As limited as a log can be.
+        .with_max_level(tracing::Level::ERROR)
+        .with_writer(writer)
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    World::on_sqlite(Options::default(), async |world: &World| {
+        let (job, file) = completed(world).await;
+        let ours = stored(world, &file);
+        for (at, id) in [(100, "at-once"), (ours.len() - 1, "midway")] {
+            let mut bytes = ours.clone();
+            bytes[at] ^= 1;
+            replace(world, &file, bytes).await;
+            let asked = world.get(&path(&job)).header("x-request-id", id).send().await;
+            // Refused, or broken off.
+            asked.expect("an answer").bytes().await.ok();
+        }
+        let head = world.request(Method::HEAD, &path(&job)).send().await.expect("an answer");
+        assert_eq!(head.status(), 200, "as a GET of it begins");
+        let text = log.text();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let told: Vec<_> = lines
+            .map(|line| {
+                let fields = &line["fields"];
+                assert_eq!(fields["job"], job.id.to_string(), "{line}");
+                assert_eq!(fields["object"], file.key.as_str(), "{line}");
+                [&fields["message"], &fields["error"], &line["span"]["id"]].map(Clone::clone)
+            })
+            .collect();
+        let chunk = |chunk| {
+            format!(
+                "the stored object cannot be opened: chunk {chunk} of the object was changed, \
+                 moved, or is another object's"
+            )
+        };
+        let expected = [
+            ("the object store failed", chunk(0), "at-once"),
+            ("a download broke off", chunk(2), "midway"),
+        ];
+        let expected = expected.map(|(message, error, id)| {
+            [Value::from(message), Value::from(error), Value::from(id)]
+        });
+        assert_eq!(told, expected);
+        let page = world.client.get(world.url("/metrics")).send().await.expect("an answer");
+        let page = page.text().await.expect("a page");
+        let line = r#"outport_downloads_broken_total{reason="damaged"} 2"#;
+        assert!(page.contains(line), "{page}");
+    })
+    .await;
 }

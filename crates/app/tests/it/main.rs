@@ -25,6 +25,7 @@ mod api_tokens;
 mod api_world;
 mod fetcher_world;
 mod http_limits;
+mod log;
 mod stream_access;
 mod stream_append;
 mod stream_conformance;

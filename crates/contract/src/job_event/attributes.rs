@@ -10,6 +10,9 @@ pub const DEFAULT_TYPE_PREFIX: &str = "studio.lerian";
 /// The tenant of every job where tenancy is `single`.
 pub const SINGLE_TENANT: &str = "single-tenant";
 
+/// The resource that every event is about.
+pub const RESOURCE_TYPE: &str = "job";
+
 /// The names of the headers.
 #[expect(missing_docs, reason = "the names of CloudEvents, and of its extensions in the contract")]
 pub mod header {
@@ -65,7 +68,7 @@ impl Attributes {
             (header::TYPE, self.ce_type()),
             (header::TIME, self.time.text()),
             (header::SUBJECT, self.job_id.to_string()),
-            (header::RESOURCE_TYPE, "job".to_owned()),
+            (header::RESOURCE_TYPE, RESOURCE_TYPE.to_owned()),
             (header::EVENT_TYPE, self.event_type.status().to_owned()),
             (header::SCHEMA_VERSION, "1.0.0".to_owned()),
             (header::DATA_CONTENT_TYPE, CONTENT_TYPE.to_owned()),

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{FORM, header, lines};
 use crate::{
     digest::Sha256Digest,
-    job_event::{JobEventType, header as ce},
+    job_event::{JobEventType, RESOURCE_TYPE, header as ce},
     key::DerivedKey,
     key_ring::{FIRST_VERSION, KeyRing},
 };
@@ -85,7 +85,7 @@ pub enum SignatureError {
         /// Its name.
         header: &'static str,
     },
-    /// The attributes are signed, but were not sent with this message.
+    /// The header is of another message: signed with that one, or at odds with what is signed.
     #[error("the header {header} belongs to another message")]
     Mismatched {
         /// Its name.
@@ -190,7 +190,7 @@ impl Verifier {
         if tenant != message.tenant {
             return Err(SignatureError::Mismatched { header: ce::TENANT_ID });
         }
-        Ok(())
+        kind(headers, message.event_type)
     }
 
     fn key<'h, H: Fn(&str) -> Option<&'h [u8]>>(
@@ -213,6 +213,28 @@ impl Verifier {
             _ => Ok(verified),
         }
     }
+}
+
+/// The attributes that say what kind of event it is. One is signed and two follow from it, so
+/// those may be missing, but not say something else.
+fn kind<'h, H: Fn(&str) -> Option<&'h [u8]>>(
+    headers: &Headers<H>,
+    event_type: JobEventType,
+) -> Result<(), SignatureError> {
+    let prefix = headers.line(ce::TYPE)?.strip_suffix(event_type.name());
+    if !prefix.is_some_and(|prefix| prefix.ends_with('.')) {
+        return Err(SignatureError::Mismatched { header: ce::TYPE });
+    }
+    for (header, expected) in
+        [(ce::RESOURCE_TYPE, RESOURCE_TYPE), (ce::EVENT_TYPE, event_type.status())]
+    {
+        match headers.line(header) {
+            Ok(found) if found != expected => return Err(SignatureError::Mismatched { header }),
+            Ok(_) | Err(SignatureError::Missing { .. }) => {}
+            Err(malformed) => return Err(malformed),
+        }
+    }
+    Ok(())
 }
 
 /// Header values by name.

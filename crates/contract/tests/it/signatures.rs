@@ -224,6 +224,31 @@ fn signed_attributes_of_another_message_are_found() {
 }
 
 #[test]
+fn an_unsigned_attribute_that_contradicts_the_signed_ones_is_found() {
+    for (header, value) in [("ce-eventtype", "failed"), ("ce-resourcetype", "connection")] {
+        let refusal = verify(&message().with(header, value));
+        assert_eq!(refusal, Err(SignatureError::Mismatched { header }), "{value}");
+        assert!(verify(&message().without(header)).is_ok(), "it says nothing that is not signed");
+        let malformed = verify(&message().with(header, "failed\n"));
+        assert!(matches!(malformed, Err(SignatureError::Malformed { .. })), "{malformed:?}");
+    }
+    // A type that is signed as it is, by a producer that is wrong about it.
+    let signed_as = |ce_type: &str| {
+        let message = message().with("ce-type", ce_type);
+        let names = ["ce-id", "ce-type", "ce-source", "ce-time", "ce-tenantid"];
+        let parts = names.map(|name| message.headers[name].clone()).join(&b'\n');
+        let tag = ring(1, 1).current().hmac(&[&parts]);
+        let digits: String = tag.iter().map(|byte| format!("{byte:02x}")).collect();
+        verify(&message.with(header::ATTRIBUTES, digits))
+    };
+    assert!(signed_as("another.prefix.job.completed").is_ok());
+    let mismatched = Err(SignatureError::Mismatched { header: "ce-type" });
+    for other in ["studio.lerian.job.failed", "xjob.completed", "studio.lerian.job.completed.x"] {
+        assert_eq!(signed_as(other), mismatched, "{other}");
+    }
+}
+
+#[test]
 fn a_producer_of_the_message_signature_alone_is_accepted_where_asked_for() {
     let plain = message().without("x-attributes-signature").without("x-signature-key");
     let verifier = Verifier::new(ring(1, 1));

@@ -15,7 +15,7 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{Place, blocking, ignore_missing, remove_begun};
+use super::{Place, blocking, ignore_missing, remove_begun, writing};
 use crate::{
     ObjectError, ObjectMeta, Upload,
     parts::{invalid_part, total_bytes},
@@ -79,7 +79,7 @@ impl LocalUpload {
         place: Place,
     ) -> Result<Self, ObjectError> {
         let made = folder.clone();
-        let file = blocking(move || {
+        let file = writing(move || {
             fs::create_dir_all(&made)?;
             fs::File::create_new(made.join("data"))
         })
@@ -124,7 +124,7 @@ impl Upload for LocalUpload {
         let target = self.parts().target(number, size)?;
         let file = Arc::clone(&self.file);
         let waiting = waiting_path(&self.folder, number);
-        blocking(move || match target {
+        writing(move || match target {
             Target::Offset(offset) => {
                 // A repetition of a part that waited must not be overwritten by it later.
                 ignore_missing(fs::remove_file(&waiting))?;
@@ -144,7 +144,7 @@ impl Upload for LocalUpload {
         let part_bytes = self.parts().part_bytes.unwrap_or(0);
         let numbers: Vec<u32> = self.parts().written.keys().copied().collect();
         let Self { folder, place, file, .. } = *self;
-        blocking(move || {
+        writing(move || {
             for number in numbers {
                 let offset = u64::from(number - 1) * part_bytes;
                 copy_into(&file, offset, &waiting_path(&folder, number))?;

@@ -201,6 +201,40 @@ async fn a_folder_that_is_gone_fails_the_check() {
     assert!(store.check().await.is_err());
 }
 
+/// A mount that is away, or a file where the folder was: nothing is gone, and nothing is written.
+#[tokio::test]
+async fn a_root_that_is_no_folder_is_said_to_be_so_and_none_of_its_objects_to_be_gone() {
+    let (store, folder) = open().await;
+    let (root, key) = (folder.path().join("objects"), key("exports/1/a.csv"));
+    store.put(&key, CSV, bytes(1, 10)).await.expect("it is stored");
+    let upload = store.begin(&key, CSV).await.expect("an upload");
+    let aside = folder.path().join("aside");
+    fs::rename(&root, &aside).expect("it is moved");
+    let away = store.head(&key).await;
+    assert!(matches!(away, Err(ObjectError::Failed(_))), "{away:?}");
+    fs::write(&root, "no folder").expect("a file");
+    for written in [
+        store.check().await,
+        store.begin(&key, CSV).await.map(drop),
+        store.put(&key, CSV, bytes(1, 10)).await.map(drop),
+    ] {
+        let error = written.expect_err("there is no folder");
+        assert_eq!(error.to_string(), "the folder of the object store cannot be written");
+    }
+    for read in [
+        store.head(&key).await.map(drop),
+        store.get(&key, None).await.map(drop),
+        store.delete(&key).await,
+    ] {
+        assert!(matches!(read, Err(ObjectError::Failed(_))), "{read:?}");
+    }
+    upload.part(1, bytes(1, 10)).await.expect("its file is open");
+    assert!(matches!(upload.finish().await, Err(ObjectError::NotWritable(_))));
+    fs::remove_file(&root).expect("it is removed");
+    fs::rename(&aside, &root).expect("it is back");
+    assert!(store.head(&key).await.expect("an answer").is_some(), "as it was");
+}
+
 #[tokio::test]
 async fn a_local_file_has_no_url() {
     let (store, _folder) = open().await;

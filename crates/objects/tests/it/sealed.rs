@@ -186,20 +186,34 @@ fn changes(ring: &KeyRing, plain: &[u8]) -> Vec<(&'static str, Vec<u8>, NotOpene
 async fn what_is_not_sealed_passes_and_what_is_does_not(store: &impl ObjectStore) {
     let plain = bytes(1, 100_000);
     let stored = seal(&ring(1, &MasterKey::generate()), KEY, &plain);
+    let sealed_bytes = stored.len() as u64;
     let (plain_key, sealed_key) = (key("exports/plain.csv"), key(KEY));
     put(store, &plain_key, plain.to_vec()).await;
     put(store, &sealed_key, stored).await;
     for range in [None, Some(0..100_000), Some(0..3), Some(5..70_000)] {
-        let passed = sealed::pass(store, &plain_key, range.clone()).await.expect("it passes");
+        let passed = sealed::pass(store, &plain_key, 100_000, range.clone()).await;
+        let passed = passed.expect("it passes");
         let pieces: Vec<Bytes> = passed.try_collect().await.expect("it is whole");
         let range = range.unwrap_or(0..100_000);
         assert!(pieces.concat() == plain[range.start as usize..range.end as usize], "{range:?}");
     }
     for range in [None, Some(0..100_000)] {
-        let refused = sealed::pass(store, &sealed_key, range).await.map(drop);
+        let refused = sealed::pass(store, &sealed_key, sealed_bytes, range).await.map(drop);
         assert!(matches!(refused, Err(ObjectError::Sealed)), "{refused:?}");
     }
-    let nothing = sealed::pass(store, &key("exports/none.csv"), None).await.map(drop);
+    for (is, was) in [(100_000, 99_999), (100_000, 100_001)] {
+        for range in [None, Some(0..3), Some(was - 3..was)] {
+            let refused = sealed::pass(store, &plain_key, was, range).await.map(drop);
+            let expected = if is < was {
+                NotOpened::Truncated { expected: was, found: is }
+            } else {
+                NotOpened::TrailingData { expected: was }
+            };
+            let said = matches!(&refused, Err(ObjectError::NotOpened(found)) if *found == expected);
+            assert!(said, "{refused:?}");
+        }
+    }
+    let nothing = sealed::pass(store, &key("exports/none.csv"), 5, None).await.map(drop);
     assert!(matches!(nothing, Err(ObjectError::NotFound)), "{nothing:?}");
 }
 

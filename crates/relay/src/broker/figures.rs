@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 pub struct Figures {
     published: AtomicU64,
     returned: AtomicU64,
+    accepted_unroutable: AtomicU64,
     nacked: AtomicU64,
     refused: AtomicU64,
     connections: AtomicU64,
@@ -19,8 +20,10 @@ pub struct Figures {
 pub struct Counts {
     /// Messages confirmed and not returned.
     pub published: u64,
-    /// Messages that no queue took.
+    /// Messages that no queue took, each to be sent again.
     pub returned: u64,
+    /// Messages that no queue took, where nobody has to.
+    pub accepted_unroutable: u64,
     /// Messages that the broker said no to.
     pub nacked: u64,
     /// Messages for which the broker closed the channel.
@@ -39,6 +42,7 @@ impl Figures {
         Counts {
             published: self.published.load(Relaxed),
             returned: self.returned.load(Relaxed),
+            accepted_unroutable: self.accepted_unroutable.load(Relaxed),
             nacked: self.nacked.load(Relaxed),
             refused: self.refused.load(Relaxed),
             reconnects: self.connections.load(Relaxed).saturating_sub(1),
@@ -53,6 +57,10 @@ impl Figures {
 
     pub(super) fn returned(&self) {
         self.returned.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn accepted_unroutable(&self) {
+        self.accepted_unroutable.fetch_add(1, Relaxed);
     }
 
     pub(super) fn nacked(&self) {

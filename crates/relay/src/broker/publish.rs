@@ -14,7 +14,7 @@ use lapin::{Channel, Confirmation, message::BasicReturnMessage};
 use outport_contract::key_ring::KeyRing;
 
 use super::{
-    config::BrokerConfig,
+    config::{BrokerConfig, Unroutable},
     emission::Outgoing,
     figures::Figures,
     link::Link,
@@ -164,7 +164,10 @@ impl Publisher {
         for fate in fates {
             match fate {
                 Fate::Published => self.figures.published(),
-                Fate::Returned(_) => self.figures.returned(),
+                Fate::Returned(_) => match self.config.unroutable {
+                    Unroutable::Accept => self.figures.accepted_unroutable(),
+                    Unroutable::Retry => self.figures.returned(),
+                },
                 Fate::Nacked => self.figures.nacked(),
                 Fate::Refused(_) => self.figures.refused(),
                 Fate::Unknown(_) => return,

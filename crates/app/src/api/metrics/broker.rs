@@ -18,7 +18,12 @@ impl Collector for JobEvents {
         let counts = self.0.counts();
         for (name, help, count) in [
             ("published", "Job events confirmed by the broker and not returned", counts.published),
-            ("returned", "Job events that no queue took", counts.returned),
+            ("returned", "Job events that no queue took, to be sent again", counts.returned),
+            (
+                "accepted_unroutable",
+                "Job events that no queue took, where that is accepted",
+                counts.accepted_unroutable,
+            ),
             ("nacked", "Job events that the broker said no to", counts.nacked),
             ("refused", "Job events for which the broker closed the channel", counts.refused),
             ("reconnects", "Connections to the broker after the first one", counts.reconnects),

@@ -13,7 +13,10 @@ use axum::{
 };
 use chrono::Utc;
 use futures::{Stream, future::BoxFuture, stream};
-use outport_contract::stream::{Channel, Message, PROTOCOL};
+use outport_contract::{
+    redaction::told,
+    stream::{Channel, Message, PROTOCOL},
+};
 
 use super::{
     Admitted,
@@ -179,11 +182,11 @@ impl Follower {
                     }
                 }
                 () = &mut self.departure => return self.over(1013, None),
-                told = self.feed.next() => return match told {
-                    Ok(told) if told.name() == PROTOCOL => {
-                        Some(event(&told).id(self.id(told.sequence())))
+                next = self.feed.next() => return match next {
+                    Ok(next) if next.name() == PROTOCOL => {
+                        Some(event(&next).id(self.id(next.sequence())))
                     }
-                    Ok(told) => Some(event(&told)),
+                    Ok(next) => Some(event(&next)),
                     Err(End::Resync(position)) => {
                         let caller = &self.visitor.caller;
                         let notice = notice::resync_required(caller, &self.channel, &position);
@@ -192,7 +195,7 @@ impl Follower {
                     Err(End::Overflow) => self.over(4409, None),
                     Err(End::Stopped) => self.over(1013, None),
                     Err(End::Failed(error)) => {
-                        let error = &error as &dyn std::error::Error;
+                        let error = told(&error);
                         tracing::warn!(error, "a stream ends because the state database failed");
                         self.over(1013, None)
                     }

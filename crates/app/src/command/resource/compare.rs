@@ -11,6 +11,7 @@ use outport_source::{
     Batch, Source, SourceConfig, SourceError,
     schema::{self, Description, RealColumn, Schema},
 };
+use tokio::sync::{OnceCell, Semaphore};
 
 use super::{answered, naming::near};
 
@@ -45,15 +46,24 @@ pub(super) struct Report {
     pub(super) text: String,
 }
 
+/// Resources of one database that are looked at side by side: a locked table holds up itself and
+/// not those after it, and the database has few connections to spare for a check.
+const LOOKS: usize = 4;
+
 /// The databases that resources are compared with. Each is connected to once, when the first of its
 /// resources is compared, so that one which does not answer is waited for once.
 pub(super) struct Databases<'a> {
-    connections: &'a BTreeMap<String, SourceConfig>,
+    databases: BTreeMap<&'a str, Database<'a>>,
     limit: Duration,
-    tried: BTreeMap<&'a str, Database>,
 }
 
-struct Database {
+struct Database<'a> {
+    config: &'a SourceConfig,
+    looks: Semaphore,
+    tried: OnceCell<Tried>,
+}
+
+struct Tried {
     source: Arc<dyn Source>,
     schema: Arc<dyn Schema>,
     reached: Result<(), String>,
@@ -61,44 +71,53 @@ struct Database {
 
 impl<'a> Databases<'a> {
     /// `limit` is the time limit of comparing one resource.
-    pub(super) const fn new(
-        connections: &'a BTreeMap<String, SourceConfig>,
-        limit: Duration,
-    ) -> Self {
-        Self { connections, limit, tried: BTreeMap::new() }
+    pub(super) fn new(connections: &'a BTreeMap<String, SourceConfig>, limit: Duration) -> Self {
+        let database =
+            |config| Database { config, looks: Semaphore::new(LOOKS), tried: OnceCell::new() };
+        let databases = connections.iter().map(|(name, config)| (name.as_str(), database(config)));
+        Self { databases: databases.collect(), limit }
     }
 
-    /// Compares one resource with its database. At least one line.
-    pub(super) async fn compare(&mut self, resource: &Resource) -> Vec<Report> {
+    /// Compares one resource with its database. At least one line. Those of one database may be
+    /// compared all at once: each waits for its turn.
+    pub(super) async fn compare(&self, resource: &Resource) -> Vec<Report> {
         let mut findings = Findings::default();
-        let limit = self.limit;
-        match self.of(&resource.connection).await {
+        match self.databases.get(resource.connection.as_str()) {
             None => {
                 findings.hint("connection", "is stored by each organization and not compared");
             }
-            Some(Database { reached: Err(error), .. }) => findings.fault("connection", error),
-            Some(Database { schema, source, .. }) => {
-                let compared = compare(resource, &**schema, &**source, &mut findings);
-                if let Err(late) = answered(limit, compared).await {
-                    findings.fault(member(resource), format!("{late}; is the table locked?"));
-                }
-            }
+            Some(database) => self.compare_with(database, resource, &mut findings).await,
         }
         findings.of(&resource.name).collect()
     }
 
-    /// The database of a configured connection.
-    async fn of(&mut self, connection: &str) -> Option<&Database> {
-        let (name, config) = self.connections.get_key_value(connection)?;
-        if !self.tried.contains_key(name.as_str()) {
-            let (source, schema) = (outport_source::connect(config), schema::schema(config));
-            let reached = match answered(self.limit, source.check()).await {
-                Ok(checked) => checked.map_err(|error| error.to_string()),
-                Err(late) => Err(late),
-            };
-            self.tried.insert(name, Database { source, schema, reached });
+    async fn compare_with(
+        &self,
+        database: &Database<'_>,
+        resource: &Resource,
+        findings: &mut Findings,
+    ) {
+        let _turn = database.looks.acquire().await;
+        let Tried { source, schema, reached } =
+            database.tried.get_or_init(|| Tried::by(database.config, self.limit)).await;
+        if let Err(error) = reached {
+            return findings.fault("connection", error);
         }
-        self.tried.get(connection)
+        let compared = compare(resource, &**schema, &**source, findings);
+        if let Err(late) = answered(self.limit, compared).await {
+            findings.fault(member(resource), format!("{late}; is the table locked?"));
+        }
+    }
+}
+
+impl Tried {
+    async fn by(config: &SourceConfig, limit: Duration) -> Self {
+        let (source, schema) = (outport_source::connect(config), schema::schema(config));
+        let reached = match answered(limit, source.check()).await {
+            Ok(checked) => checked.map_err(|error| error.to_string()),
+            Err(late) => Err(late),
+        };
+        Self { source, schema, reached }
     }
 }
 
@@ -288,6 +307,12 @@ fn is_unindexed(name: &str, ids: &[&str], described: &Description) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use futures::StreamExt as _;
+    use outport_source::schema::TableName;
+    use tokio::sync::Barrier;
+
     use super::*;
 
     const ORDER: &str = r#"
@@ -415,5 +440,52 @@ mod tests {
     fn a_nullable_organization_is_worth_a_hint() {
         let found = found(|described| described.columns[2].nullable = true);
         assert_eq!(found, one("hint", "scope.organization"));
+    }
+    /// A database that answers nobody before it is asked by as many as may ask at once.
+    struct Crowded {
+        all_here: Barrier,
+        asking: AtomicUsize,
+        most: AtomicUsize,
+    }
+
+    #[async_trait::async_trait]
+    impl Schema for Crowded {
+        async fn tables(&self) -> Result<Vec<TableName>, SourceError> {
+            Ok(Vec::new())
+        }
+
+        async fn describe(&self, _: &Relation) -> Result<Option<Description>, SourceError> {
+            self.most.fetch_max(self.asking.fetch_add(1, SeqCst) + 1, SeqCst);
+            self.all_here.wait().await;
+            self.asking.fetch_sub(1, SeqCst);
+            Ok(None)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_few_resources_of_a_database_are_looked_at_at_once_and_told_in_their_order() {
+        let config = SourceConfig::Sqlite { path: "nowhere.db".into() };
+        let connections = BTreeMap::from([("shop".to_owned(), config.clone())]);
+        let databases = Databases::new(&connections, Duration::from_secs(10));
+        let (asking, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let crowded = Arc::new(Crowded { all_here: Barrier::new(LOOKS), asking, most });
+        let tried = Tried {
+            source: outport_source::connect(&config),
+            schema: Arc::clone(&crowded) as Arc<dyn Schema>,
+            reached: Ok(()),
+        };
+        assert!(databases.databases["shop"].tried.set(tried).is_ok());
+        let named = |number: usize| ORDER.replacen("\"order\"", &format!("\"order{number}\""), 1);
+        let resources = (0..2 * LOOKS).map(|number| Resource::from_toml(&named(number)));
+        let resources: Vec<Resource> = resources.map(|one| one.expect("a valid file")).collect();
+        let found = super::super::in_order(&databases, resources.iter());
+        let found: Vec<Report> = found.map(|reports| reports[0].clone()).collect().await;
+        let names: Vec<&str> = found.iter().map(|report| &*report.resource).collect();
+        let expected: Vec<&str> = resources.iter().map(|resource| &*resource.name).collect();
+        assert_eq!(names, expected);
+        for report in &found {
+            assert_eq!(report.text, "there is no table or view 'orders'", "nobody was waited for");
+        }
+        assert_eq!(crowded.most.load(SeqCst), LOOKS);
     }
 }

@@ -11,7 +11,10 @@ use std::{
 use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
 use chrono::Utc;
 use futures::{StreamExt as _, stream::SplitStream};
-use outport_contract::stream::{Channel, PROTOCOL};
+use outport_contract::{
+    redaction::told,
+    stream::{Channel, PROTOCOL},
+};
 use tokio::{
     sync::oneshot,
     task::{AbortHandle, JoinSet},
@@ -244,7 +247,7 @@ impl Connection {
             End::Overflow => Err(Exit::Close(4409, "more came live than the replay left room for")),
             End::Stopped => Err(TRY_AGAIN),
             End::Failed(error) => {
-                let error = &error as &dyn std::error::Error;
+                let error = told(&error);
                 tracing::warn!(error, "a stream ends because the state database failed");
                 Err(TRY_AGAIN)
             }
