@@ -4,7 +4,7 @@ use std::{env, time::Duration};
 
 use sea_orm::{ConnectionTrait as _, DbBackend, QueryTrait as _, Statement, Value};
 
-use crate::{PageRequest, Store, StoreConfig, deliveries, entity::job, jobs, paging};
+use crate::{PageRequest, Store, StoreConfig, channels, deliveries, entity::job, jobs, paging};
 
 const ORGANIZATIONS: u32 = 500;
 const JOBS: u32 = 100_000;
@@ -67,6 +67,9 @@ impl Crowded {
              CASE WHEN created_at % 10 = 0 THEN 'PENDING' ELSE 'DONE' END, created_at, created_at \
              FROM events"
                 .to_owned(),
+            "INSERT INTO channels (channel, organization_id, head) \
+             SELECT 'job:' || id, organization_id, 1 FROM jobs"
+                .to_owned(),
             "ANALYZE".to_owned(),
         ] {
             self.store.writer().execute_unprepared(&sql).await.expect("rows");
@@ -120,11 +123,12 @@ async fn no_hot_query_scans_a_table_that_grows() {
         ("oldest", engine.statement(oldest, [nil(), 1_i64.into()]), "jobs_due"),
         ("deliveries", due, "deliveries_due"),
         ("list", page, "jobs_list"),
+        ("positions", channels::positions_query(engine, &["job:1", "job:2"]), "channels_pkey"),
     ];
     let mut wrong = Vec::new();
     for (what, statement, index) in hot {
         let plan = crowd.plan(statement).await;
-        let scans = ["jobs", "deliveries", "events"]
+        let scans = ["jobs", "deliveries", "events", "channels"]
             .iter()
             .any(|table| plan.contains(&format!("Seq Scan on {table}")));
         if scans || !plan.contains(index) {

@@ -38,6 +38,7 @@ mod hints;
 mod job_events;
 mod lists;
 mod parts;
+mod positions;
 mod schema;
 mod submitting;
 mod sweeping;
