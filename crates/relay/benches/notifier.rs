@@ -102,7 +102,8 @@ async fn latency(store: &Store, notifier: &Notifier, case: &str, event_type: &st
     };
     let counts = notifier.figures().counts();
     println!(
-        r#"{{"case":"{case}","subscribers":{SUBSCRIBERS},"events":{EVENTS},"messages":{},"p50ms":{},"p99ms":{},"mostMs":{}}}"#,
+        "{{\"case\":\"{case}\",\"subscribers\":{SUBSCRIBERS},\"events\":{EVENTS},\
+         \"messages\":{},\"p50Ms\":{},\"p99Ms\":{},\"mostMs\":{}}}",
         counts.batches - before.batches,
         at(0.5),
         at(0.99),
