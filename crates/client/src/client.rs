@@ -294,7 +294,7 @@ mod tests {
     fn a_server_may_ask_for_seconds_and_for_no_more_than_an_hour() {
         let asked = |text: &'static str| retry_after(Some(&HeaderValue::from_static(text)));
         assert_eq!(asked("7"), Some(Duration::from_secs(7)));
-        assert_eq!(asked("99999999"), Some(Duration::from_secs(3600)));
+        assert_eq!(asked("99999999"), Some(Duration::from_hours(1)));
         assert_eq!(asked("Wed, 21 Oct 2026 07:28:00 GMT"), None);
         assert_eq!(retry_after(None), None);
     }

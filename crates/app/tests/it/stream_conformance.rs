@@ -18,6 +18,8 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 fn options() -> Options {
     let mut options = quick();
     options.stream.heartbeat = HEARTBEAT;
+    // As it is configured by default: fifty events share the messages of a few intervals.
+    options.stream.notifier.interval = Duration::from_millis(250);
     options
 }
 

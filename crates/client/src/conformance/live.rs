@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{
     Case, Checked,
-    ear::{Ear, ensure_told, told},
+    ear::{Ear, Said, ensure_told, told},
     ensure,
     stage::Stage,
 };
@@ -100,7 +100,7 @@ async fn alone(stage: &Stage) -> Checked {
     let heard = ear.up_to(&shared.channel, last).await?;
     ensure_told(&heard, &[(pending.id, first), (urgent.id, last)])?;
     let message = heard.iter().find(|said| said.sequences().contains(&last));
-    let with = message.map(|said| said.sequences()).unwrap_or_default();
+    let with = message.map(Said::sequences).unwrap_or_default();
     ensure(with == [last], || format!("{last} came in one message with {with:?}"))
 }
 
@@ -132,7 +132,7 @@ async fn same(stage: &Stage) -> Checked {
     let mut ear = Ear::on(stage.client(), &place.channel, None).await?;
     stage.append_some(&place, 12).await?;
     let heard = ear.up_to(&place.channel, 12).await?;
-    let live: Vec<_> = heard.iter().flat_map(|said| said.events()).cloned().collect();
+    let live: Vec<_> = heard.iter().flat_map(Said::events).cloned().collect();
     let replayed = stage.replay(&place.channel, 0).await?.events;
     ensure(live == replayed, || format!("live {live:?}, replayed {replayed:?}"))
 }

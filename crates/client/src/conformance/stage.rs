@@ -83,17 +83,16 @@ impl Stage {
     pub async fn set(config: KitConfig) -> Result<Self, Flaw> {
         let KitConfig { clients, organization, job, message_bytes, heartbeat, .. } = config;
         let first = clients.first().ok_or_else(|| Flaw::Failed("no server".to_owned()))?;
-        let organization = match organization {
-            Some(organization) => organization,
-            None => {
-                let event = json!({"scope": {}, "type": "plan.changed", "data": {}});
-                let appended: Appended = post(first, &event).await?;
-                let own = appended.channels().into_iter().find_map(|channel| match channel {
-                    Channel::Organization(organization) => Some(organization),
-                    _ => None,
-                });
-                own.ok_or_else(|| Flaw::Failed("say the organization".to_owned()))?
-            }
+        let organization = if let Some(organization) = organization {
+            organization
+        } else {
+            let event = json!({"scope": {}, "type": "plan.changed", "data": {}});
+            let appended: Appended = post(first, &event).await?;
+            let own = appended.channels().into_iter().find_map(|channel| match channel {
+                Channel::Organization(organization) => Some(organization),
+                _ => None,
+            });
+            own.ok_or_else(|| Flaw::Failed("say the organization".to_owned()))?
         };
         let turn = AtomicUsize::new(0);
         Ok(Self { clients, turn, organization, job, message_bytes, heartbeat })
@@ -243,7 +242,7 @@ pub(crate) async fn mint(stage: &Stage, scopes: &[&str]) -> Result<(String, Stri
     let request = stage.client().request(Method::POST, "/v1/tokens").json(&body);
     match read::<Minted>(request).await {
         Ok(Minted { id, token }) => Ok((id, token)),
-        Err(error) if matches!(error.status(), Some(403 | 404 | 405)) => {
+        Err(error) if matches!(error.status(), Some(403..=405)) => {
             super::not_here("the token may not make another one to take away")
         }
         Err(error) => Err(error.into()),

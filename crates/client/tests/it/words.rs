@@ -51,7 +51,7 @@ pub fn batch(channel: &Channel, events: Vec<Value>) -> Value {
 
 pub fn batch_of(epoch: &str, channel: &Channel, events: Vec<Value>) -> Value {
     let data = json!({"protocol": "beyond-cdn-events/1", "channel": channel, "epoch": epoch,
-        "events": events});
+        "events": Value::Array(events)});
     json!({"event": "beyond-cdn-events/1", "data": data})
 }
 
@@ -68,7 +68,7 @@ pub fn subscribed(channel: &Channel, head: u64) -> Value {
 
 pub fn page(channel: &Channel, head: u64, events: Vec<Value>) -> Value {
     json!({"protocol": "beyond-cdn-events/1", "channel": channel, "epoch": "e1", "floor": 0,
-        "head": head, "events": events})
+        "head": head, "events": Value::Array(events)})
 }
 
 pub fn snapshot(channel: &Channel, epoch: &str, sequence: u64) -> Value {
