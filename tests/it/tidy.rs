@@ -121,7 +121,11 @@ pub fn text(path: &str) -> String {
 }
 
 fn is_test(path: &str) -> bool {
-    path.starts_with("tests/") || path.contains("/tests/") || is_module_of_tests(path)
+    path.starts_with("tests/")
+        || path.contains("/tests/")
+        || path.contains("/examples/")
+        || path.contains("/benches/")
+        || is_module_of_tests(path)
 }
 
 /// Whether the file beside or above says `#[cfg(test)] mod …;` of this one.
