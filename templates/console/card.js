@@ -105,8 +105,8 @@ export class Card {
       const { progress, status } = this.view;
       if (hasEnded(status) || typeof data["done"] !== "number") return false;
       if (data["stage"] !== "generate" || data["done"] < progress.done) return false;
-      const { stage, done, total, totalIsEstimate = false } = /** @type {any} */ (data);
-      this.view.progress = { stage, done, total: total ?? progress.total, totalIsEstimate };
+      const { stage, done, total = null, totalIsEstimate = false } = /** @type {any} */ (data);
+      this.view.progress = { stage, done, total, totalIsEstimate };
       return false;
     }
     if (type === "queue.position") this.view.queuePosition = data["position"];

@@ -126,9 +126,9 @@ class Visit:
         self.seen["complaint"] = await page.locator("#faults li").inner_text()
         self.messages.clear()
         await self.picture("complaint")
-        # The same, and right: rows from the first on, which are all.
-        await page.get_by_label("Operator").select_option("GTE")
-        await page.get_by_label("Value", exact=True).fill("1")
+        # The same, and right: all rows, which is also what the database expects.
+        await page.get_by_label("Operator").select_option("IS_NOT_NULL")
+        await expect(page.get_by_label("Value", exact=True)).to_have_count(0)
 
     def card(self, job):
         return self.page.locator(f'.card[data-id="{job}"]')
