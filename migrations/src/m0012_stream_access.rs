@@ -44,7 +44,8 @@ fn stream_tickets() -> TableCreateStatement {
         .col(uuid("organization_id"))
         .col(uuid("user_id"))
         .col(text("caller"))
-        // The end of the credential that it was bought with.
+        // Of the credential that it was bought with.
+        .col(uuid("owner_id"))
         .col(big_integer_null("credential_expires_at"))
         .col(big_integer("expires_at"))
         .take()

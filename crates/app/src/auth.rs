@@ -73,6 +73,8 @@ pub enum AuthError {
 pub struct Identity {
     /// Who.
     pub caller: Caller,
+    /// Whose credential it is: the caller's, or that of one who acts for it.
+    pub owner: UserId,
     /// When the credential ends.
     pub expires_at: Option<DateTime<Utc>>,
 }
@@ -120,7 +122,7 @@ impl Authenticator {
         headers: &HeaderMap,
         now: DateTime<Utc>,
     ) -> Result<Identity, AuthError> {
-        let Identity { mut caller, expires_at } = self.admit(bearer(headers)?, now).await?;
+        let Identity { mut caller, owner, expires_at } = self.admit(bearer(headers)?, now).await?;
         if headers.get_all(ACT_FOR).iter().count() > 1 {
             return Err(AuthError::BadActFor);
         }
@@ -132,7 +134,7 @@ impl Authenticator {
                 .ok_or(AuthError::BadActFor)?;
             caller = self.acting_for(caller, user).await?;
         }
-        Ok(Identity { caller, expires_at })
+        Ok(Identity { caller, owner, expires_at })
     }
 
     /// Whom a credential stands for that came without a header.
@@ -180,7 +182,11 @@ impl Authenticator {
             })
             .await?;
         row.filter(|row| is_live(row, now))
-            .map(|row| Identity { caller: row.caller.clone(), expires_at: row.expires_at })
+            .map(|row| Identity {
+                caller: row.caller.clone(),
+                owner: row.caller.user,
+                expires_at: row.expires_at,
+            })
             .ok_or(AuthError::Invalid)
     }
 

@@ -17,6 +17,7 @@ use crate::{
 on_both_stores!(
     a_user_who_loses_access_is_told_and_nobody_else: quiet,
     a_revoked_token_ends_its_streams: quiet,
+    one_who_acts_for_another_takes_its_streams_along: quiet,
     a_revoked_channel_ends_and_no_other_one: quiet,
     an_organization_that_loses_access_loses_all_of_it: quiet,
     a_credential_that_ends_ends_its_streams: quiet,
@@ -107,6 +108,27 @@ async fn a_revoked_token_ends_its_streams(world: &World) {
     assert_revoked(&said, &[&world.channel()]);
     world.append_some(1).await;
     ours.follow(0, 1).await;
+}
+
+async fn one_who_acts_for_another_takes_its_streams_along(world: &World) {
+    let owner = UserId::new();
+    let theirs = world.token_for(|caller| caller.user = owner).await;
+    let acting = |request: reqwest::RequestBuilder| {
+        request.bearer_auth(&theirs).header("x-outport-user", UserId::new().to_string())
+    };
+    let path = format!("/v1/channels/{}/stream", world.channel());
+    let mut stream = SseReader::open(acting(world.client.get(world.url(&path)))).await;
+    stream.hear().await;
+    let tickets = acting(world.client.post(world.url("/v1/stream/tickets")));
+    let (_, ticket) = json(tickets.send().await.expect("an answer")).await;
+    let path = format!("{path}?ticket={}", ticket["ticket"].as_str().expect("a ticket"));
+    let mut by_ticket = SseReader::open(world.client.get(world.url(&path))).await;
+    by_ticket.hear().await;
+    assert_eq!(revoke(world, j!({"userId": owner.to_string()})).await, 204);
+    for stream in [&mut stream, &mut by_ticket] {
+        assert_eq!(stream.hear().await.data["events"][0]["type"], "access.revoked");
+        assert_eq!(stream.next().await, None);
+    }
 }
 
 async fn a_revoked_channel_ends_and_no_other_one(world: &World) {

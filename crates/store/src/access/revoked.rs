@@ -22,10 +22,12 @@ pub struct RevokedLately {
 }
 
 impl RevokedLately {
-    /// Whether all of a caller's access ended.
-    pub fn ends(&self, caller: &Caller) -> bool {
+    /// Whether all access ended of a caller whose credential is this owner's.
+    pub fn ends(&self, caller: &Caller, owner: UserId) -> bool {
+        let lost = |user| self.users.contains(&(caller.organization, user));
         self.organizations.contains(&caller.organization)
-            || self.users.contains(&(caller.organization, caller.user))
+            || lost(caller.user)
+            || lost(owner)
             || caller.token.is_some_and(|token| self.tokens.contains(&token))
     }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use outport_domain::caller::Caller;
+use outport_domain::{caller::Caller, id::UserId};
 use sea_orm::ConnectionTrait as _;
 
 use crate::{Store, StoreError, Tx, caller_text, instant};
@@ -12,8 +12,10 @@ use crate::{Store, StoreError, Tx, caller_text, instant};
 /// What a ticket stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// Who bought it.
+    /// Who follows.
     pub caller: Caller,
+    /// Whose credential it was bought with: the caller's, or that of one who acts for it.
+    pub owner: UserId,
     /// When the credential ends that it was bought with.
     pub credential_expires_at: Option<DateTime<Utc>>,
 }
@@ -31,13 +33,14 @@ pub async fn create_ticket(
     let caller = &ticket.caller;
     tx.run(
         "INSERT INTO stream_tickets \
-         (secret_sha256, organization_id, user_id, caller, credential_expires_at, expires_at) \
-         VALUES ($1, $2, $3, $4, $5, $6)",
+         (secret_sha256, organization_id, user_id, caller, owner_id, credential_expires_at, \
+         expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7)",
         [
             secret_sha256.to_vec().into(),
             caller.organization.uuid().into(),
             caller.user.uuid().into(),
             caller_text::write(caller)?.into(),
+            ticket.owner.uuid().into(),
             ticket.credential_expires_at.map(instant::millis).into(),
             ends.into(),
         ],
@@ -53,7 +56,7 @@ pub async fn take_ticket(
 ) -> Result<Option<Ticket>, StoreError> {
     let sql = format!(
         "DELETE FROM stream_tickets WHERE secret_sha256 = $1 \
-         RETURNING organization_id, user_id, caller, credential_expires_at, \
+         RETURNING organization_id, user_id, caller, owner_id, credential_expires_at, \
          CASE WHEN expires_at > {} THEN 1 ELSE 0 END AS is_valid",
         store.engine().now()
     );
@@ -69,6 +72,7 @@ pub async fn take_ticket(
             row.try_get("", "user_id")?,
             &caller,
         )?,
+        owner: UserId::from_uuid(row.try_get("", "owner_id")?),
         credential_expires_at: instant::maybe_at(row.try_get("", "credential_expires_at")?)?,
     }))
 }

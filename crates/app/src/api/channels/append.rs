@@ -291,7 +291,9 @@ mod tests {
         }
         assert_eq!(clean("{ \"a\" :\r\n[ 1 ,\t\"b c\" ] }"), r#"{"a":[1,"b c"]}"#);
         assert_eq!(
-            clean(r#"{"url":"x\\","note":"at postgres://u:p@h/db now","10.0.0.1":"10.0.0.1:5432"}"#),
+            clean(
+                r#"{"url":"x\\","note":"at postgres://u:p@h/db now","10.0.0.1":"10.0.0.1:5432"}"#
+            ),
             r#"{"url":"x\\","note":"at [redacted] now","10.0.0.1":"[redacted]"}"#
         );
     }

@@ -48,8 +48,8 @@ pub async fn create(
     Identified(identity): Identified,
 ) -> Result<(StatusCode, Json<TicketView>), Problem> {
     may_follow(&identity.caller)?;
-    let Identity { caller, expires_at: credential_expires_at } = identity;
-    let ticket = Ticket { caller, credential_expires_at };
+    let Identity { caller, owner, expires_at: credential_expires_at } = identity;
+    let ticket = Ticket { caller, owner, credential_expires_at };
     let mut bytes = [0_u8; 32];
     rand::rng().fill_bytes(&mut bytes);
     let text = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes));
@@ -64,13 +64,15 @@ pub async fn create(
 /// Who bought a ticket. It is used up, whatever comes of it.
 pub async fn redeem(state: &Arc<ApiState>, text: &str) -> Result<Identity, Problem> {
     let ticket = access::take_ticket(&state.store, &sha256(text)).await?;
-    let Ticket { caller, credential_expires_at } = ticket.ok_or(AuthError::Invalid)?;
+    let ticket = ticket.ok_or(AuthError::Invalid)?;
+    let Ticket { caller, owner, credential_expires_at } = ticket;
     if credential_expires_at.is_some_and(|end| end <= Utc::now())
         || state.authenticator.is_revoked(caller.organization, caller.user).await?
+        || state.authenticator.is_revoked(caller.organization, owner).await?
     {
         return Err(AuthError::Invalid.into());
     }
-    Ok(Identity { caller, expires_at: credential_expires_at })
+    Ok(Identity { caller, owner, expires_at: credential_expires_at })
 }
 
 fn sha256(text: &str) -> [u8; 32] {

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use outport_contract::stream::Channel;
-use outport_domain::caller::Caller;
+use outport_domain::{caller::Caller, id::UserId};
 use outport_store::access::RevokedLately;
 use tokio::sync::watch;
 
@@ -33,6 +33,7 @@ pub enum Over {
 pub struct Visitor {
     /// Who it is.
     pub caller: Caller,
+    owner: UserId,
     expires_at: Option<DateTime<Utc>>,
     standing: watch::Receiver<Standing>,
 }
@@ -40,8 +41,8 @@ pub struct Visitor {
 impl Streams {
     /// One who follows from now on.
     pub fn visitor(&self, identity: Identity) -> Visitor {
-        let Identity { caller, expires_at } = identity;
-        Visitor { caller, expires_at, standing: self.standing.subscribe() }
+        let Identity { caller, owner, expires_at } = identity;
+        Visitor { caller, owner, expires_at, standing: self.standing.subscribe() }
     }
 }
 
@@ -69,7 +70,7 @@ impl Visitor {
     /// Why all of its access is over, if it is.
     pub fn over(&self) -> Option<Over> {
         let standing = self.standing.borrow();
-        if standing.revoked.ends(&self.caller) {
+        if standing.revoked.ends(&self.caller, self.owner) {
             Some(Over::Revoked)
         } else if self.expires_at.is_some_and(|end| end <= Utc::now()) {
             Some(Over::Expired)
