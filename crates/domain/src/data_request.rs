@@ -31,6 +31,10 @@ pub const CONNECTIONS: usize = 10;
 pub const TABLES: usize = 20;
 /// Fields of one table, unless all are asked for.
 pub const FIELDS: usize = 50;
+/// Where a body names fields.
+pub const MAPPED_FIELDS: &str = "dataRequest.mappedFields";
+/// Where a body names filters.
+const FILTERS: &str = "dataRequest.filters";
 /// The word for all fields of a table.
 pub const ALL_FIELDS: &str = "*";
 
@@ -119,9 +123,8 @@ fn read(body: &str, errors: &mut FieldErrors) -> Option<DataRequest> {
     }
     let data_request = data_request?;
     let parts = object(data_request, "dataRequest", Some(&["mappedFields", "filters"]), errors)?;
-    let path = "dataRequest.mappedFields";
-    let mapped_fields = required(&parts, "mappedFields", path, errors)?;
-    let mut connections = connections(mapped_fields, path, errors);
+    let mapped_fields = required(&parts, "mappedFields", MAPPED_FIELDS, errors)?;
+    let mut connections = connections(mapped_fields, MAPPED_FIELDS, errors);
     let filters = member(&parts, "filters");
     if let Some(raw) = filters {
         read_filters(raw, &mut connections, errors);
@@ -273,9 +276,8 @@ fn fields(raw: &RawValue, path: &str, errors: &mut FieldErrors) -> Option<Vec<St
 /// Puts every filter to its table. One of a table that is not asked for would be ignored.
 fn read_filters(raw: &RawValue, connections: &mut Connections, errors: &mut FieldErrors) {
     const NOT_ASKED: &str = "is not in mappedFields";
-    let path = "dataRequest.filters";
-    for (connection, tables) in object(raw, path, None, errors).unwrap_or_default() {
-        let path = join(path, &connection);
+    for (connection, tables) in object(raw, FILTERS, None, errors).unwrap_or_default() {
+        let path = join(FILTERS, &connection);
         let Some(asked) = connections.get_mut(&connection) else {
             errors.push(path, FieldCode::NotFound, NOT_ASKED);
             continue;
@@ -301,13 +303,15 @@ impl TableRequest {
     }
 
     /// The query of this part, with the names that its columns have in the result, sorted. Fields
-    /// and filters that do not fit the table are told under `path`, the table's own.
+    /// and filters that do not fit the table are told where the body has them; `place` is the
+    /// table's name after its connection's and a dot.
     pub fn selection(
         &self,
         table: &RealTable,
-        path: &str,
+        place: &str,
         errors: &mut FieldErrors,
     ) -> (Vec<String>, Selection) {
+        let (fields_path, filters_path) = (join(MAPPED_FIELDS, place), join(FILTERS, place));
         let mut chosen = BTreeMap::new();
         match &self.fields {
             None => {
@@ -320,7 +324,7 @@ impl TableRequest {
                         Some(column) => {
                             chosen.insert(field.clone(), column.clone());
                         }
-                        None => unknown(path, field, errors),
+                        None => unknown(&fields_path, field, errors),
                     }
                 }
             }
@@ -328,10 +332,10 @@ impl TableRequest {
         let mut tests = Vec::new();
         for (field, conditions) in &self.filters {
             let Some(column) = table.column(field) else {
-                unknown(path, field, errors);
+                unknown(&filters_path, field, errors);
                 continue;
             };
-            let path = join(path, field);
+            let path = join(&filters_path, field);
             tests.extend(conditions.iter().filter_map(|one| one.predicate(column, &path, errors)));
         }
         let (names, columns) = chosen.into_iter().unzip();
@@ -351,14 +355,10 @@ fn unknown(path: &str, field: &str, errors: &mut FieldErrors) {
     errors.push(join(path, field), FieldCode::UnknownColumn, rule);
 }
 
-/// The names by which a table may be found, the likeliest first: its name as it is, and its name
-/// after that of a schema.
+/// The names by which a table may be found, the likeliest first: its name as it is, which is in
+/// this schema or else where the server looks, and its name after that of a schema.
 pub fn relations(table: &str, schema: Option<&str>) -> Vec<Relation> {
-    let mut found = Vec::with_capacity(3);
-    if let Some(schema) = schema {
-        found.push(Relation::Table(vec![schema.to_owned(), table.to_owned()]));
-    }
-    found.push(Relation::Table(vec![table.to_owned()]));
+    let mut found = vec![Relation::Table(vec![table.to_owned()]).within(schema)];
     if let Some((schema, table)) = table.split_once('.').filter(|(schema, _)| !schema.is_empty()) {
         found.push(Relation::Table(vec![schema.to_owned(), table.to_owned()]));
     }

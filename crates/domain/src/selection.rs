@@ -33,6 +33,21 @@ pub enum Relation {
     Query(String),
 }
 
+impl Relation {
+    /// The same relation, where an unqualified table is in this schema. Queries name the schemas
+    /// of their tables themselves.
+    #[must_use]
+    pub fn within(self, schema: Option<&str>) -> Self {
+        match (self, schema) {
+            (Self::Table(mut parts), Some(schema)) if parts.len() == 1 => {
+                parts.insert(0, schema.to_owned());
+                Self::Table(parts)
+            }
+            (relation, _) => relation,
+        }
+    }
+}
+
 /// A column of the relation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnRef {

@@ -3,12 +3,9 @@
 //! The secrets of a stored one are decrypted here, just before they are handed to the source, and
 //! its host is looked up here, so that the address that was allowed is the one that is dialled.
 
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+mod denied;
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 pub use ipnet::IpNet;
 use outport_contract::{credentials, key_ring::KeyRing};
@@ -130,7 +127,8 @@ pub struct Parts {
     pub shared: BTreeMap<String, SourceConfig>,
     /// Opens and seals secrets.
     pub credentials: KeyRing,
-    /// Networks that no stored connection may lead into.
+    /// Networks that no stored connection may lead into, under no form of an address. With a
+    /// loopback address among them, it is every address of this machine.
     pub denied: Vec<IpNet>,
     /// Time limit of looking a host up, and of connecting.
     pub connect_timeout: Duration,
@@ -204,16 +202,10 @@ impl Connections {
         let found = tokio::time::timeout(self.0.connect_timeout, lookup).await;
         let addresses: Vec<SocketAddr> =
             found.map_err(|_| no_host())?.map_err(|_| no_host())?.collect();
-        if addresses.iter().any(|address| self.is_denied(address.ip())) {
+        if addresses.iter().any(|&address| denied::is_denied(&self.0.denied, address)) {
             return Err(Unusable::Forbidden(connection.name.clone()));
         }
         addresses.first().copied().ok_or_else(no_host)
-    }
-
-    fn is_denied(&self, address: IpAddr) -> bool {
-        // An IPv4 address within IPv6 is that address.
-        let address = address.to_canonical();
-        self.0.denied.iter().any(|network| network.contains(&address))
     }
 }
 

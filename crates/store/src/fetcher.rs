@@ -12,8 +12,8 @@ use outport_domain::{
     job::{ExportJob, JobKind, JobStatus},
 };
 use sea_orm::{
-    ColumnTrait as _, ConnectionTrait, EntityTrait as _, IntoActiveModel as _, QueryFilter as _,
-    sea_query::OnConflict,
+    ColumnTrait as _, Condition, ConnectionTrait, EntityTrait as _, IntoActiveModel as _,
+    QueryFilter as _, sea_query::OnConflict,
 };
 use uuid::Uuid;
 
@@ -125,22 +125,29 @@ async fn remember(
     Ok(())
 }
 
-/// Whether a job of this organization that has not ended reads this connection.
+/// Whether a job of this organization that has not ended reads this connection, which exports of
+/// these resources do.
 pub async fn is_in_use(
     store: &Store,
     organization: OrganizationId,
     connection: &str,
+    resources: &[&str],
 ) -> Result<bool, StoreError> {
+    let exports = Condition::all()
+        .add(job::Column::Kind.eq(JobKind::Export.name()))
+        .add(job::Column::Resource.is_in(resources.iter().copied()));
+    let reading = Condition::any().add(job::Column::Kind.eq(JobKind::Fetcher.name())).add(exports);
     let unfinished = [JobStatus::Pending, JobStatus::Processing, JobStatus::Canceling];
     let rows = job::Entity::find()
         .filter(job::Column::OrganizationId.eq(organization.uuid()))
         .filter(job::Column::Status.is_in(unfinished.map(JobStatus::name)))
-        .filter(job::Column::Kind.eq(JobKind::Fetcher.name()))
+        .filter(reading)
         .all(store.reader())
         .await?;
     for row in &rows {
-        // What such a job has for columns are its connections.
-        if job_row::read(row)?.columns.iter().any(|name| name == connection) {
+        let job = job_row::read(row)?;
+        // What a job of this kind has for columns are its connections.
+        if job.kind == JobKind::Export || job.columns.iter().any(|name| name == connection) {
             return Ok(true);
         }
     }

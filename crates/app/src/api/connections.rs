@@ -9,11 +9,16 @@ use std::{sync::Arc, time::Instant};
 use axum::{
     Json,
     extract::State,
-    http::HeaderMap,
     response::{IntoResponse, Response},
 };
 use chrono::Utc;
-use outport_domain::{caller::Permission, connection::Connection, data_request, id::ConnectionId};
+use outport_domain::{
+    caller::Permission,
+    connection::{Connection, ConnectionKind},
+    data_request,
+    id::ConnectionId,
+    resource::Resource,
+};
 use outport_pipeline::{
     connections::{Secrets, Unusable},
     fetcher::{Fault, Refused, prepare},
@@ -31,8 +36,8 @@ use super::{
     ApiState,
     extract::{Authorized, Params, Segment},
     fetcher::{
-        Asked, AskedBody, Facade, FetCode, Refusal, RefusalView, facade, path_id, product,
-        whole_caller,
+        AnyRefusal, Asked, AskedBody, Facade, FetCode, NoQuery, Product, Refusal, RefusalView,
+        facade, path_id, whole_caller,
     },
     problem::{Outcome, Problem, ProblemCode},
 };
@@ -45,7 +50,7 @@ const PAGE: (u32, u32) = (10, 100);
     security(("bearer" = ["connections:admin"])),
     params(("X-Product-Name" = Option<String>, Header, description = "The product that it is for")),
     request_body(content = ConnectionBody, content_type = "application/json"),
-    responses(
+    responses(AnyRefusal,
         (status = 201, description = "Stored", body = ConnectionView),
         (status = 400, description = "Every wrong field, or a host that is not allowed", body = RefusalView),
         (status = 409, description = "Another connection has this name", body = RefusalView),
@@ -53,14 +58,15 @@ const PAGE: (u32, u32) = (10, 100);
 pub async fn create(
     State(state): State<Arc<ApiState>>,
     Asked(caller): Asked<Authorized>,
-    headers: HeaderMap,
+    Product(product): Product,
+    _: NoQuery,
     AskedBody(body): AskedBody,
 ) -> Result<Response, Refusal> {
     let facade = facade(&state)?;
     let caller = whole_caller(caller, Permission::ConnectionsAdmin)?;
     let (mut connection, secrets) =
         read(&body, Connection::blank(ConnectionId::new(), caller.organization, Utc::now()), None)?;
-    connection.product = product(&headers)?;
+    connection.product = product;
     let keys = facade.connections.credentials();
     connection.credentials = secrets.seal(keys, connection.id);
     check_host(facade, &connection).await?;
@@ -102,14 +108,14 @@ fn no_connection() -> Refusal {
         ("page" = Option<u32>, Query, description = "From 1"),
         ("limit" = Option<u32>, Query, description = "1 to 100, else 10"),
     ),
-    responses(
+    responses(AnyRefusal,
         (status = 200, description = "A page", body = ConnectionPageView),
         (status = 400, description = "A wrong parameter", body = RefusalView),
     ))]
 pub async fn list(
     State(state): State<Arc<ApiState>>,
     Asked(caller): Asked<Authorized>,
-    headers: HeaderMap,
+    Product(product): Product,
     Asked(params): Asked<Params>,
 ) -> Result<Response, Refusal> {
     let caller = whole_caller(caller, Permission::ConnectionsAdmin)?;
@@ -123,7 +129,6 @@ pub async fn list(
     });
     params.finish()?;
     let (page, limit) = (page.unwrap_or(1), limit.unwrap_or(default));
-    let product = product(&headers)?;
     let listed =
         connections::list(&state.store, caller.organization, product.as_deref(), page, limit)
             .await?;
@@ -139,50 +144,96 @@ pub async fn list(
 /// One connection.
 #[utoipa::path(get, path = "/v1/management/connections/{id}", tag = "connections",
     security(("bearer" = ["connections:admin"])),
-    params(("id" = uuid::Uuid, Path)),
-    responses(
+    params(("id" = uuid::Uuid, Path),
+        ("X-Product-Name" = Option<String>, Header, description = "The product that it must be of")),
+    responses(AnyRefusal,
         (status = 200, description = "The connection, without its secrets", body = ConnectionView),
+        (status = 400, description = "A wrong id, header or parameter", body = RefusalView),
         (status = 404, description = "There is no such connection", body = RefusalView),
+        (status = 422, description = "It is of another product", body = RefusalView),
     ))]
 pub async fn get(
     State(state): State<Arc<ApiState>>,
     Asked(caller): Asked<Authorized>,
+    product: Product,
+    _: NoQuery,
     Asked(id): Asked<Segment>,
 ) -> Result<Response, Refusal> {
-    let connection = find(&state, caller, &id).await?;
+    let connection = find(&state, caller, &product, &id).await?;
     Ok((Outcome::Ok.status(), Json(ConnectionView::new(connection))).into_response())
 }
 
-/// A connection of the caller's organization, for whoever may manage connections.
-async fn find(state: &ApiState, caller: Authorized, id: &Segment) -> Result<Connection, Refusal> {
+/// A connection of the caller's organization and of its product, for whoever may manage
+/// connections.
+async fn find(
+    state: &ApiState,
+    caller: Authorized,
+    product: &Product,
+    id: &Segment,
+) -> Result<Connection, Refusal> {
     let caller = whole_caller(caller, Permission::ConnectionsAdmin)?;
     let found = connections::find(&state.store, caller.organization, path_id(id)?).await?;
-    found.ok_or_else(no_connection)
+    let connection = found.ok_or_else(no_connection)?;
+    product.check(&connection)?;
+    Ok(connection)
+}
+
+/// Refuses what would be taken from under a job that has not ended.
+async fn check_unused(state: &ApiState, connection: &Connection) -> Result<(), Refusal> {
+    let name = &connection.name;
+    // A configured connection of this name goes before the stored one.
+    let reads = |resource: &&Arc<Resource>| {
+        resource.connection == *name && !state.sources.contains_key(name)
+    };
+    let resources: Vec<&str> =
+        state.catalogue.0.values().filter(reads).map(|one| one.name.as_str()).collect();
+    if jobs::is_in_use(&state.store, connection.organization, name, &resources).await? {
+        let message = format!("A job that has not ended reads '{name}'.");
+        return Err(Refusal::new(FetCode::JobInProgress, message));
+    }
+    Ok(())
+}
+
+/// Whether a change leads a connection elsewhere, or lets it see something else. A password, the
+/// encryption of the way and metadata do not.
+fn reads_otherwise(before: &Connection, after: &Connection) -> bool {
+    fn place(one: &Connection) -> (ConnectionKind, u16, [&str; 4], Option<&str>) {
+        let names = [&one.name, &one.host, &one.database, &one.username];
+        (one.kind, one.port, names.map(String::as_str), one.schema.as_deref())
+    }
+    place(before) != place(after)
 }
 
 /// Changes what the body names; the password stays unless there is a new one.
 #[utoipa::path(patch, path = "/v1/management/connections/{id}", tag = "connections",
     security(("bearer" = ["connections:admin"])),
-    params(("id" = uuid::Uuid, Path)),
+    params(("id" = uuid::Uuid, Path),
+        ("X-Product-Name" = Option<String>, Header, description = "The product that it must be of")),
     request_body(content = ConnectionBody, content_type = "application/json"),
-    responses(
+    responses(AnyRefusal,
         (status = 200, description = "Changed", body = ConnectionView),
         (status = 400, description = "Every wrong field, or a host that is not allowed", body = RefusalView),
         (status = 404, description = "There is no such connection", body = RefusalView),
-        (status = 409, description = "Another connection has this name", body = RefusalView),
+        (status = 409, description = "Another connection has this name, or a job that has not ended would read something else", body = RefusalView),
+        (status = 422, description = "It is of another product", body = RefusalView),
     ))]
 pub async fn update(
     State(state): State<Arc<ApiState>>,
     Asked(caller): Asked<Authorized>,
+    product: Product,
+    _: NoQuery,
     Asked(id): Asked<Segment>,
     AskedBody(body): AskedBody,
 ) -> Result<Response, Refusal> {
     let facade = facade(&state)?;
-    let before = find(&state, caller, &id).await?;
+    let before = find(&state, caller, &product, &id).await?;
     let keys = facade.connections.credentials();
     let secrets = Secrets::open(keys, before.id, &before.credentials)
         .map_err(|error| Unusable::Credentials(before.name.clone(), error))?;
-    let (mut connection, secrets) = read(&body, before, Some(secrets))?;
+    let (mut connection, secrets) = read(&body, before.clone(), Some(secrets))?;
+    if reads_otherwise(&before, &connection) {
+        check_unused(&state, &before).await?;
+    }
     connection.credentials = secrets.seal(keys, connection.id);
     connection.updated_at = Utc::now();
     check_host(facade, &connection).await?;
@@ -196,71 +247,87 @@ pub async fn update(
 /// Deletes a connection and its secrets.
 #[utoipa::path(delete, path = "/v1/management/connections/{id}", tag = "connections",
     security(("bearer" = ["connections:admin"])),
-    params(("id" = uuid::Uuid, Path)),
-    responses(
+    params(("id" = uuid::Uuid, Path),
+        ("X-Product-Name" = Option<String>, Header, description = "The product that it must be of")),
+    responses(AnyRefusal,
         (status = 204, description = "Deleted"),
+        (status = 400, description = "A wrong id, header or parameter", body = RefusalView),
         (status = 404, description = "There is no such connection", body = RefusalView),
         (status = 409, description = "A job that has not ended reads it", body = RefusalView),
+        (status = 422, description = "It is of another product", body = RefusalView),
     ))]
 pub async fn delete(
     State(state): State<Arc<ApiState>>,
     Asked(caller): Asked<Authorized>,
+    product: Product,
+    _: NoQuery,
     Asked(id): Asked<Segment>,
 ) -> Result<Response, Refusal> {
-    let connection = find(&state, caller, &id).await?;
-    if jobs::is_in_use(&state.store, connection.organization, &connection.name).await? {
-        let message = format!("A job that has not ended reads '{}'.", connection.name);
-        return Err(Refusal::new(FetCode::JobInProgress, message));
-    }
+    let connection = find(&state, caller, &product, &id).await?;
+    check_unused(&state, &connection).await?;
     let mut tx = state.store.begin().await?;
     let deleted = connections::delete(&mut tx, connection.organization, connection.id).await?;
     tx.commit().await?;
     if deleted { Ok(Outcome::NoContent.into_response()) } else { Err(no_connection()) }
 }
 
-/// Connects to the database and leaves it again; ten times a minute for one connection.
+/// Connects to the database and leaves it again; ten times a minute for all connections of one
+/// organization.
 #[utoipa::path(post, path = "/v1/management/connections/{id}/test", tag = "connections",
     security(("bearer" = ["connections:admin"])),
-    params(("id" = uuid::Uuid, Path)),
-    responses(
-        (status = 200, description = "Whether it can be reached", body = TestView),
+    params(("id" = uuid::Uuid, Path),
+        ("X-Product-Name" = Option<String>, Header, description = "The product that it must be of")),
+    responses(AnyRefusal,
+        (status = 200, description = "Whether it can be reached: `failure` also when its host is not known", body = TestView),
+        (status = 400, description = "A host that is not allowed, or a wrong id, header or parameter", body = RefusalView),
         (status = 404, description = "There is no such connection", body = RefusalView),
+        (status = 422, description = "It is of another product", body = RefusalView),
         (status = 429, description = "Tested too often", body = RefusalView),
     ))]
 pub async fn test(
     State(state): State<Arc<ApiState>>,
     Asked(caller): Asked<Authorized>,
+    product: Product,
+    _: NoQuery,
     Asked(id): Asked<Segment>,
 ) -> Result<Response, Refusal> {
     let facade = facade(&state)?;
-    let connection = find(&state, caller, &id).await?;
-    if let Err(pause) = facade.tests.take(connection.id) {
-        let problem = Problem::new(ProblemCode::RateLimited, "The connection is tested too often.");
+    let connection = find(&state, caller, &product, &id).await?;
+    if let Err(pause) = facade.tests.take(connection.organization) {
+        let problem = Problem::new(ProblemCode::RateLimited, "Connections are tested too often.");
         return Err(problem.retry_after(pause).into());
     }
     let begun = Instant::now();
-    let usable = facade.connections.open(&connection).await?;
-    let checked = usable.source().check().await;
-    let view = TestView::new(checked, begun.elapsed());
+    let view = match facade.connections.open(&connection).await {
+        Ok(usable) => TestView::new(usable.source().check().await, begun.elapsed()),
+        // A host without an address is as far away as one that does not answer.
+        Err(error @ Unusable::NoHost(_)) => TestView::new(Err(error), begun.elapsed()),
+        Err(error) => return Err(error.into()),
+    };
     Ok((Outcome::Ok.status(), Json(view)).into_response())
 }
 
 /// The tables of a connection with their fields.
 #[utoipa::path(get, path = "/v1/management/connections/{id}/schema", tag = "connections",
     security(("bearer" = ["connections:admin"])),
-    params(("id" = uuid::Uuid, Path)),
-    responses(
+    params(("id" = uuid::Uuid, Path),
+        ("X-Product-Name" = Option<String>, Header, description = "The product that it must be of")),
+    responses(AnyRefusal,
         (status = 200, description = "What it holds", body = SchemaView),
+        (status = 400, description = "A host that is not allowed, or a wrong id, header or parameter", body = RefusalView),
         (status = 404, description = "There is no such connection", body = RefusalView),
+        (status = 422, description = "It is of another product", body = RefusalView),
         (status = 503, description = "The database does not answer", body = RefusalView),
     ))]
 pub async fn schema(
     State(state): State<Arc<ApiState>>,
     Asked(caller): Asked<Authorized>,
+    product: Product,
+    _: NoQuery,
     Asked(id): Asked<Segment>,
 ) -> Result<Response, Refusal> {
     let facade = facade(&state)?;
-    let connection = find(&state, caller, &id).await?;
+    let connection = find(&state, caller, &product, &id).await?;
     let usable = facade.connections.open(&connection).await?;
     let tables = schema_of(&*usable.schema(), usable.default_schema.as_deref()).await;
     let view = SchemaView::new(&connection, tables.map_err(Fault::Source)?);
@@ -270,21 +337,25 @@ pub async fn schema(
 /// Says whether connections have these tables and fields.
 #[utoipa::path(post, path = "/v1/management/connections/validate-schema", tag = "connections",
     security(("bearer" = ["connections:admin"])),
+    params(("X-Product-Name" = Option<String>, Header, description = "The product that they must be of")),
     request_body(content = MappedFieldsBody, content_type = "application/json"),
-    responses(
+    responses(AnyRefusal,
         (status = 200, description = "They have all of them", body = ValidationView),
         (status = 400, description = "The body is wrong", body = RefusalView),
-        (status = 422, description = "They lack some; `errors` lists each", body = ValidationView),
+        (status = 422, description = "They lack some; `errors` lists each. Of another product it is an error", body = ValidationView),
         (status = 503, description = "A database does not answer", body = RefusalView),
     ))]
 pub async fn validate_schema(
     State(state): State<Arc<ApiState>>,
     Asked(caller): Asked<Authorized>,
+    product: Product,
+    _: NoQuery,
     AskedBody(body): AskedBody,
 ) -> Result<Response, Refusal> {
     let facade = facade(&state)?;
     let caller = whole_caller(caller, Permission::ConnectionsAdmin)?;
     let asked = data_request::parse_mapped_fields(&body).map_err(Refusal::fields)?;
+    product.check_all(&state.store, caller.organization, asked.keys()).await?;
     let refused = prepare(&facade.connections, caller.organization, &asked).await.err();
     let (outcome, view) = match refused {
         None => (Outcome::Ok.status(), ValidationView::success()),

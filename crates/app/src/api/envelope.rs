@@ -6,7 +6,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
 use axum::{
     extract::{MatchedPath, Request, State},
     http::{
-        HeaderMap, HeaderName, HeaderValue,
+        HeaderMap, HeaderName, HeaderValue, Uri,
         header::{
             CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY,
             X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use super::{
     ApiState,
+    fetcher::{Refusal, is_facade_path},
     problem::{Problem, ProblemCode},
 };
 
@@ -35,6 +36,7 @@ pub async fn wrap(State(state): State<Arc<ApiState>>, request: Request, next: Ne
         .extensions()
         .get::<MatchedPath>()
         .map_or_else(|| "unmatched".to_owned(), |path| path.as_str().to_owned());
+    let form = Form::of(&state, request.uri());
     let method = request.method().clone();
     // Of the highest level, so that what a request logs has its id whatever the log is limited to.
     let span = tracing::error_span!("request", %method, route, id);
@@ -42,7 +44,8 @@ pub async fn wrap(State(state): State<Arc<ApiState>>, request: Request, next: Ne
     let mut response = served.unwrap_or_else(|_| {
         let _in_span = span.enter();
         tracing::error!("a handler panicked");
-        Problem::new(ProblemCode::Internal, "Something went wrong in this service.").into_response()
+        let said = "Something went wrong in this service.";
+        form.answer(Problem::new(ProblemCode::Internal, said))
     });
     let status = response.status();
     state.metrics.request(&method, &route, status.as_u16(), started.elapsed());
@@ -53,13 +56,34 @@ pub async fn wrap(State(state): State<Arc<ApiState>>, request: Request, next: Ne
 }
 
 /// For paths that nothing is at.
-pub async fn not_found() -> Problem {
-    Problem::not_found()
+pub async fn not_found(State(state): State<Arc<ApiState>>, uri: Uri) -> Response {
+    Form::of(&state, &uri).answer(Problem::not_found())
 }
 
 /// For paths that exist, with another method. The router adds `Allow`.
-pub async fn method_not_allowed() -> Problem {
-    Problem::new(ProblemCode::MethodNotAllowed, "The method is not offered at this address.")
+pub async fn method_not_allowed(State(state): State<Arc<ApiState>>, uri: Uri) -> Response {
+    let said = "The method is not offered at this address.";
+    Form::of(&state, &uri).answer(Problem::new(ProblemCode::MethodNotAllowed, said))
+}
+
+/// The form of problems at an address.
+#[derive(Clone, Copy)]
+enum Form {
+    Own,
+    Facade,
+}
+
+impl Form {
+    fn of(state: &ApiState, uri: &Uri) -> Self {
+        if state.facade.is_some() && is_facade_path(uri.path()) { Self::Facade } else { Self::Own }
+    }
+
+    fn answer(self, problem: Problem) -> Response {
+        match self {
+            Self::Own => problem.into_response(),
+            Self::Facade => Refusal::from(problem).into_response(),
+        }
+    }
 }
 
 /// The caller's own id when it is a modest one, else a fresh one.

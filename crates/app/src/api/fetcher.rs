@@ -4,6 +4,7 @@
 //! call asks for, and no caller that may see a part of its organization only.
 
 mod asked;
+mod product;
 mod refusal;
 mod view;
 
@@ -12,26 +13,27 @@ use std::sync::Arc;
 use axum::{
     Json,
     extract::State,
-    http::{HeaderMap, HeaderValue, header},
+    http::{HeaderValue, header},
     response::{IntoResponse, Response},
 };
 use chrono::Utc;
 use outport_domain::{
     caller::{Caller, Permission},
     data_request::{self, DataRequest},
-    id::{ConnectionId, JobId},
+    id::{JobId, OrganizationId},
     job::{Compression, ExportJob, Format, JobKind, JobScope, ScopeType},
     locale::Locale,
 };
 use outport_pipeline::{connections::Connections, fetcher::prepare};
 use outport_store::{
-    connections as stored, fetcher,
+    fetcher,
     jobs::{self, CancelOutcome},
     submit::{NewJob, Submitted},
 };
 
-pub use asked::{Asked, AskedBody, product};
-pub use refusal::{FetCode, Refusal, RefusalView};
+pub use asked::{Asked, AskedBody, NoQuery};
+pub use product::Product;
+pub use refusal::{AnyRefusal, FetCode, Refusal, RefusalView};
 use view::{AcceptedView, DataRequestBody, FetcherJobView};
 
 use super::{
@@ -48,11 +50,12 @@ pub const RESOURCE: &str = "fetcher";
 pub struct Facade {
     /// What may be read.
     pub connections: Connections,
-    /// Tests of each connection.
-    pub tests: RateLimiter<ConnectionId>,
+    /// Tests of each organization's connections: of one connection alone they would not count,
+    /// since another is stored as quickly as one is tested.
+    pub tests: RateLimiter<OrganizationId>,
 }
 
-/// Tests of one connection a minute.
+/// Tests of all connections of an organization a minute.
 const TESTS_PER_MINUTE: u32 = 10;
 
 impl Facade {
@@ -60,6 +63,13 @@ impl Facade {
     pub fn new(connections: Connections) -> Self {
         Self { connections, tests: RateLimiter::new(TESTS_PER_MINUTE) }
     }
+}
+
+/// Whether an address is one of the facade's, or might be.
+pub fn is_facade_path(path: &str) -> bool {
+    ["/v1/fetcher", "/v1/management"].iter().any(|base| {
+        path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
 }
 
 /// The facade; its routes are there only when it is.
@@ -83,7 +93,7 @@ pub fn whole_caller(caller: Authorized, permission: Permission) -> Result<Caller
 #[utoipa::path(post, path = "/v1/fetcher", tag = "fetcher", security(("bearer" = ["fetcher:run"])),
     params(("X-Product-Name" = Option<String>, Header, description = "The product that the connections must be of")),
     request_body(content = DataRequestBody, content_type = "application/json"),
-    responses(
+    responses(AnyRefusal,
         (status = 202, description = "Queued; `Location` names it", body = AcceptedView),
         (status = 200, description = "The same request made this job before", body = AcceptedView),
         (status = 400, description = "The request is wrong, also where it does not fit the tables", body = RefusalView),
@@ -94,7 +104,8 @@ pub fn whole_caller(caller: Authorized, permission: Permission) -> Result<Caller
 pub async fn create(
     State(state): State<Arc<ApiState>>,
     Asked(caller): Asked<Authorized>,
-    headers: HeaderMap,
+    product: Product,
+    _: NoQuery,
     AskedBody(body): AskedBody,
 ) -> Result<Response, Refusal> {
     let facade = facade(&state)?;
@@ -102,11 +113,9 @@ pub async fn create(
     let request = data_request::parse(&body).map_err(Refusal::fields)?;
     let organization = caller.organization;
     let identity = request.identity.0;
+    product.check_all(&state.store, organization, request.connections.keys()).await?;
     if let Some(job) = fetcher::known_job(&state.store, organization, identity).await? {
         return Ok(accepted(&state, Outcome::Ok, &job));
-    }
-    if let Some(product) = product(&headers)? {
-        check_product(&state, &caller, &request, &product).await?;
     }
     prepare(&facade.connections, organization, &request.connections).await?;
     let job = new_job(state.application.clone(), caller, body, request);
@@ -123,32 +132,6 @@ pub async fn create(
             Err(problem.retry_after(std::time::Duration::from_secs(30)).into())
         }
     }
-}
-
-/// Who names a product gets the connections of that product alone.
-async fn check_product(
-    state: &ApiState,
-    caller: &Caller,
-    request: &DataRequest,
-    product: &str,
-) -> Result<(), Refusal> {
-    for name in request.connections.keys() {
-        let found = stored::find_by_name(&state.store, caller.organization, name).await?;
-        // What is not stored is missing, or configured for all.
-        let Some(connection) = found else { continue };
-        match connection.product.as_deref() {
-            Some(own) if own == product => {}
-            Some(_) => {
-                let message = format!("The connection '{name}' is of another product.");
-                return Err(Refusal::new(FetCode::ProductMismatch, message));
-            }
-            None => {
-                let message = format!("The connection '{name}' is of no product.");
-                return Err(Refusal::new(FetCode::ProductNotAssigned, message));
-            }
-        }
-    }
-    Ok(())
 }
 
 fn new_job(application: String, caller: Caller, body: String, request: DataRequest) -> NewJob {
@@ -194,14 +177,15 @@ fn accepted(state: &ApiState, outcome: Outcome, job: &ExportJob) -> Response {
 /// A job of either kind: what was asked for here, or an export.
 #[utoipa::path(get, path = "/v1/fetcher/{id}", tag = "fetcher", security(("bearer" = ["fetcher:run"])),
     params(("id" = uuid::Uuid, Path)),
-    responses(
+    responses(AnyRefusal,
         (status = 200, description = "The job; exports need the scope `exports:read`", body = FetcherJobView),
-        (status = 400, description = "The id is no UUID", body = RefusalView),
+        (status = 400, description = "The id is no UUID, or there is a query", body = RefusalView),
         (status = 404, description = "There is no such job", body = RefusalView),
     ))]
 pub async fn get(
     State(state): State<Arc<ApiState>>,
     Asked(Authorized(caller)): Asked<Authorized>,
+    _: NoQuery,
     Asked(id): Asked<Segment>,
 ) -> Result<Response, Refusal> {
     if !caller.may(Permission::FetcherRun) && !caller.may(Permission::ExportsRead) {
@@ -220,14 +204,16 @@ pub async fn get(
 /// Asks a job to stop; its event is `job.failed` with the code `CANCELED`.
 #[utoipa::path(post, path = "/v1/fetcher/{id}/cancel", tag = "fetcher", security(("bearer" = ["fetcher:run"])),
     params(("id" = uuid::Uuid, Path)),
-    responses(
+    responses(AnyRefusal,
         (status = 202, description = "Failed, or processing while a worker stops", body = FetcherJobView),
+        (status = 400, description = "The id is no UUID, or there is a query", body = RefusalView),
         (status = 404, description = "There is no such job", body = RefusalView),
         (status = 409, description = "It has ended otherwise", body = RefusalView),
     ))]
 pub async fn cancel(
     State(state): State<Arc<ApiState>>,
     Asked(caller): Asked<Authorized>,
+    _: NoQuery,
     Asked(id): Asked<Segment>,
 ) -> Result<Response, Refusal> {
     let caller = whole_caller(caller, Permission::FetcherRun)?;

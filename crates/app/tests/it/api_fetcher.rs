@@ -158,6 +158,7 @@ async fn what_does_not_fit_is_refused_at_the_request_and_leaves_nothing() {
         without_source["metadata"] = json!({});
         let many = (0..51).map(|n| format!("f{n}")).collect::<Vec<_>>();
         let path = "dataRequest.mappedFields.shop.orders";
+        let filters = "dataRequest.filters.shop.orders";
         for (body, code, field) in [
             (all_of("ordres"), "FET-0401", "dataRequest.mappedFields.shop.ordres".to_owned()),
             (all_of("ORDERS"), "FET-0401", "dataRequest.mappedFields.shop.ORDERS".to_owned()),
@@ -165,17 +166,22 @@ async fn what_does_not_fit_is_refused_at_the_request_and_leaves_nothing() {
             (
                 orders(json!(["code"]), json!({"cod": {"eq": ["A"]}})),
                 "FET-0401",
-                format!("{path}.cod"),
+                format!("{filters}.cod"),
             ),
             (
                 orders(json!(["code"]), json!({"amount": {"eq": ["A"]}})),
                 "FET-0401",
-                format!("{path}.amount.eq[0]"),
+                format!("{filters}.amount.eq[0]"),
+            ),
+            (
+                orders(json!(["code"]), json!({"code": {"in": ["A", null]}})),
+                "FET-0401",
+                format!("{filters}.code.in[1]"),
             ),
             (
                 orders(json!(["code"]), json!({"code": {"eq": "A"}})),
                 "FET-0401",
-                "dataRequest.filters.shop.orders.code.eq".to_owned(),
+                format!("{filters}.code.eq"),
             ),
             (orders(json!(many), json!({})), "FET-0401", path.to_owned()),
             (orders(json!([]), json!({})), "FET-0402", path.to_owned()),

@@ -128,8 +128,11 @@ async fn jobs_of_both_kinds_are_seen_here_and_only_exports_elsewhere() {
         assert_eq!(job["resultPath"], finished.file.expect("a file").key.as_str());
         assert!(job["mappedFields"]["shop"]["order"].is_array(), "{job}");
         assert_eq!(job["requestHash"].as_str().map(str::len), Some(64));
-        let names = events(world, &export).await.into_iter().map(|(name, _)| name);
-        assert_eq!(names.collect::<Vec<_>>(), ["export.completed", "job.completed"]);
+        let events = events(world, &export).await;
+        let [(first, _), (second, event)] = events.as_slice() else { panic!("{events:?}") };
+        assert_eq!([first, second], ["export.completed", "job.completed"]);
+        assert_eq!(job["metadata"], json!({"source": "order"}));
+        assert_eq!(job["metadata"], event["metadata"], "what the event says");
     })
     .await;
 }

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use crate::{
     column::ColumnType,
     filter::{self, Operand, Wrong, operand},
-    json::{FieldCode, FieldErrors, array, join, object, string},
+    json::{FieldCode, FieldErrors, JsonType, array, join, object, string, type_of},
     limits::fixed,
     selection::{ColumnRef, Place, Predicate, Test, Value},
 };
@@ -211,6 +211,10 @@ fn read(
     path: &str,
     errors: &mut FieldErrors,
 ) -> Option<Operand> {
+    if type_of(raw) == JsonType::Null {
+        errors.push(path, FieldCode::InvalidValue, "must be a value; NULL passes no condition");
+        return None;
+    }
     // MySQL's BOOLEAN is a number to those who ask for it.
     let number = match raw.get() {
         "0" => Some(false),

@@ -1,7 +1,10 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::selection::{Bound, Test, Value};
+use crate::{
+    json::FieldError,
+    selection::{Bound, Test, Value},
+};
 
 const BODY: &str = r#"{"dataRequest":{
     "mappedFields":{"shop":{"orders":["code","id"],"items":["*"]}},
@@ -48,7 +51,11 @@ fn selection(filter: &str) -> Result<Selection, Vec<String>> {
     if errors.is_empty() {
         return Ok(selection);
     }
-    Err(errors.into_iter().map(|error| format!("{} {}", error.field, error.code.name())).collect())
+    let told = |error: FieldError| {
+        let place = error.field.strip_prefix("dataRequest.filters.").expect("the filter's place");
+        format!("{place} {}", error.code.name())
+    };
+    Err(errors.into_iter().map(told).collect())
 }
 
 #[test]
@@ -164,7 +171,9 @@ fn a_column_or_filter_that_is_not_there_is_never_ignored() {
     let request = parse(&body(r#"{"shop":{"orders":["coed"]}}"#, "{}")).expect("a request");
     let mut errors = FieldErrors::default();
     request.connections["shop"]["orders"].selection(&table(), "orders", &mut errors);
-    assert_eq!(errors.into_vec()[0].code, FieldCode::UnknownColumn);
+    let told = errors.into_vec();
+    assert_eq!(told[0].code, FieldCode::UnknownColumn);
+    assert_eq!(told[0].field, "dataRequest.mappedFields.orders.coed");
 }
 
 #[test]
@@ -216,5 +225,20 @@ fn a_table_may_be_named_with_its_schema() {
         |parts: &[&str]| Relation::Table(parts.iter().map(|&part| part.to_owned()).collect());
     assert_eq!(relations("orders", None), [table(&["orders"])]);
     assert_eq!(relations("a.orders", None), [table(&["a.orders"]), table(&["a", "orders"])]);
-    assert_eq!(relations("orders", Some("s")), [table(&["s", "orders"]), table(&["orders"])]);
+    // The connection's own schema is the only one that an unqualified name is looked for in.
+    assert_eq!(relations("orders", Some("s")), [table(&["s", "orders"])]);
+    assert_eq!(relations("a.b", Some("s")), [table(&["s", "a.b"]), table(&["a", "b"])]);
+}
+
+#[test]
+fn a_null_is_told_in_the_words_of_these_filters() {
+    for filter in [r#"{"code":{"eq":[null]}}"#, r#"{"code":{"like":[null]}}"#] {
+        let filters = format!(r#"{{"shop":{{"orders":{filter}}}}}"#);
+        let body = body(r#"{"shop":{"orders":["*"]}}"#, &filters);
+        let request = parse(&body).expect("a request");
+        let mut errors = FieldErrors::default();
+        request.connections["shop"]["orders"].selection(&table(), "shop.orders", &mut errors);
+        let message = errors.into_vec().remove(0).message;
+        assert!(!message.contains("IS_NULL"), "{message}");
+    }
 }

@@ -107,8 +107,9 @@ impl ExportJob {
         Ok(JobCompleted::new(id, metadata, result, took, ended_at.into()))
     }
 
-    /// What was sent; a Fetcher's clients say their source themselves.
-    fn event_metadata(&self) -> Result<Metadata, InvalidMetadata> {
+    /// What events repeat: what was sent, an export's with its resource as `source` where none was;
+    /// a Fetcher's clients say their source themselves.
+    pub fn event_metadata(&self) -> Result<Metadata, InvalidMetadata> {
         let sent = self.metadata.as_deref().map(Metadata::parse).transpose()?;
         let sent = sent.unwrap_or_else(Metadata::empty);
         Ok(match self.kind {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use futures::{StreamExt as _, stream};
 use outport_domain::{
-    data_request::{self, RealTable, TableRequest},
+    data_request::{self, MAPPED_FIELDS, RealTable, TableRequest},
     failure::{Failure, FailureCode},
     id::OrganizationId,
     json::{FieldCode, FieldError, FieldErrors},
@@ -146,19 +146,30 @@ async fn look_at_all(
     let mut errors = FieldErrors::default();
     let mut tables = Vec::with_capacity(request.len());
     for (table, request) in request {
-        let path = format!("dataRequest.mappedFields.{name}.{table}");
+        let place = format!("{name}.{table}");
         let real = real_table(&*schema, table, default_schema).await.map_err(Fault::Source)?;
         let Some(real) = real else {
-            errors.push(path, FieldCode::NotFound, "is no table or view of this connection");
+            let path = format!("{MAPPED_FIELDS}.{place}");
+            errors.push(path, FieldCode::NotFound, not_found(default_schema));
             continue;
         };
-        let (columns, selection) = request.selection(&real, &path, &mut errors);
+        let (columns, selection) = request.selection(&real, &place, &mut errors);
         tables.push(Table { name: table.clone(), columns, selection });
     }
     if !errors.is_empty() {
         return Ok(Looked::Fields(errors.into_vec()));
     }
     Ok(Looked::Part(Part { name: name.to_owned(), source: usable.source(), tables }))
+}
+
+fn not_found(default_schema: Option<&str>) -> String {
+    match default_schema {
+        None => "is no table or view of this connection".to_owned(),
+        Some(schema) => format!(
+            "is no table or view of the connection's schema '{schema}'; one of another schema is \
+             named with it"
+        ),
+    }
 }
 
 /// The table of this name, if there is one.

@@ -1,5 +1,7 @@
 //! Reading a connection's body: every wrong field is told at once.
 
+use std::net::Ipv6Addr;
+
 use outport_domain::{
     connection::{Connection, ConnectionKind, TlsMode},
     json::{FieldCode, FieldErrors, JsonType, join, object, string, type_of},
@@ -22,7 +24,7 @@ pub struct ConnectionBody {
     /// `POSTGRESQL` or `MYSQL`, which is MariaDB too.
     #[schema(rename = "type")]
     kind: String,
-    /// A host name or an IP address.
+    /// A host name or an IP address, without scheme, user, port or path.
     host: String,
     port: u16,
     database_name: String,
@@ -30,7 +32,7 @@ pub struct ConnectionBody {
     /// Never comes out again.
     #[schema(write_only)]
     password: String,
-    /// The schema that unqualified tables are in.
+    /// The only schema that unqualified tables are looked for in.
     schema: Option<String>,
     /// `mode`: `disable`, `prefer` (when absent), `require`, `verify-ca` or `verify-full`. `ca`,
     /// `cert` and `key` are PEM; the key never comes out again.
@@ -96,6 +98,20 @@ pub fn read(
     if errors.is_empty() { Ok((connection, secrets)) } else { Err(Refusal::fields(errors)) }
 }
 
+/// Whether a text is a host name, an IPv4 address, or an IPv6 address with or without brackets.
+fn is_host(text: &str) -> bool {
+    let bracketed = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    if bracketed.unwrap_or(text).parse::<Ipv6Addr>().is_ok() {
+        return true;
+    }
+    // The dot at the end says that a name is whole.
+    text.strip_suffix('.').unwrap_or(text).split('.').all(|label| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+            && !label.starts_with('-')
+    })
+}
+
 struct Reader {
     connection: Connection,
     secrets: Secrets,
@@ -118,13 +134,10 @@ impl Reader {
             "type" => self.kind(raw),
             "host" => {
                 let host = self.text(raw, name, 1, 253);
-                let fits = |c: char| c.is_ascii_alphanumeric() || ".-_:[]".contains(c);
-                if !host.chars().all(fits) {
-                    self.errors.push(
-                        name,
-                        FieldCode::InvalidValue,
-                        "must be a host name or address",
-                    );
+                if !is_host(&host) {
+                    let rule = "must be a host name or an IP address and nothing else: no scheme, \
+                                user, port or path";
+                    self.errors.push(name, FieldCode::InvalidValue, rule);
                 }
                 self.connection.host = host;
             }
@@ -223,6 +236,53 @@ impl Reader {
             self.errors.push("metadata", FieldCode::LimitExceeded, rule);
         } else {
             self.connection.metadata = Some(raw.get().to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_host;
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_and_nothing_else() {
+        for host in [
+            "db",
+            "db.internal",
+            "db.internal.",
+            "my_db-1.example.com",
+            "10.0.0.1",
+            "::1",
+            "[::1]",
+            "[::ffff:127.0.0.1]",
+            "2001:db8::1",
+        ] {
+            assert!(is_host(host), "{host}");
+        }
+        let long = "a".repeat(64);
+        for other in [
+            "",
+            ".",
+            "a..b",
+            "127.0.0.1:5432",
+            "db:5432",
+            "[::1]:5432",
+            "[::1",
+            "::1]",
+            "[[::1]]",
+            "[db]",
+            "fe80::1%eth0",
+            "postgres://db",
+            "db/path",
+            "user@db",
+            "a b",
+            " db",
+            "-db",
+            "db?x=1",
+            "d\u{e9}pot",
+            &long,
+        ] {
+            assert!(!is_host(other), "{other}");
         }
     }
 }

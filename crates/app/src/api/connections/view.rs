@@ -31,7 +31,7 @@ pub struct ConnectionView {
     port: u16,
     database_name: String,
     user_name: String,
-    /// The schema that unqualified tables are in.
+    /// The only schema that unqualified tables are looked for in.
     #[serde(skip_serializing_if = "Option::is_none")]
     schema: Option<String>,
     ssl: TlsView,
@@ -106,7 +106,7 @@ pub struct TestView {
 }
 
 impl TestView {
-    pub fn new(checked: Result<(), SourceError>, took: Duration) -> Self {
+    pub fn new<E: std::error::Error + 'static>(checked: Result<(), E>, took: Duration) -> Self {
         let latency_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         match checked {
             Ok(()) => {

@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use axum::{
     extract::{FromRequest, FromRequestParts, Request},
-    http::{HeaderMap, request::Parts},
+    http::request::Parts,
 };
 
-use super::{FetCode, Refusal};
-use crate::api::{ApiState, extract::JsonBody, problem::Problem};
+use super::Refusal;
+use crate::api::{
+    ApiState,
+    extract::{JsonBody, Params},
+    problem::Problem,
+};
 
 /// Something taken out of a request's head.
 pub struct Asked<T>(pub T);
@@ -36,16 +40,15 @@ impl FromRequest<Arc<ApiState>> for AskedBody {
     }
 }
 
-/// The product that `X-Product-Name` names, in lower case.
-pub fn product(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
-    let Some(value) = headers.get("x-product-name") else { return Ok(None) };
-    let fits = |text: &&str| {
-        (1..=100).contains(&text.len())
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
-    };
-    let product = value.to_str().ok().filter(fits).ok_or_else(|| {
-        let message = "X-Product-Name must have 1 to 100 letters, digits, '_' and '-'.".to_owned();
-        Refusal::new(FetCode::Header, message)
-    })?;
-    Ok(Some(product.to_ascii_lowercase()))
+/// A request without parameters in its query.
+pub struct NoQuery;
+
+impl FromRequestParts<Arc<ApiState>> for NoQuery {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &Arc<ApiState>) -> Result<Self, Refusal> {
+        let params = Params::from_request_parts(parts, state).await?;
+        params.known(&[]).finish()?;
+        Ok(Self)
+    }
 }

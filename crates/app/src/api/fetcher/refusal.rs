@@ -11,7 +11,7 @@ use outport_pipeline::{
 };
 use outport_store::StoreError;
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::{IntoResponses, ToSchema};
 
 use crate::api::problem::{Problem, ProblemCode};
 
@@ -140,7 +140,7 @@ impl FetCode {
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::BadRequest => {
-                "The body is not JSON, not UTF-8, too large, too slow or of another media type; the status says which."
+                "The body is not JSON, not UTF-8, too large, too slow or of another media type, or the method is not offered; the status says which."
             }
             Self::Internal => {
                 "An error of this service. The log has the details under the request id."
@@ -162,7 +162,7 @@ impl FetCode {
                 "A query parameter is unknown or has a wrong value; `fields` names each."
             }
             Self::ForbiddenHost => {
-                "The host of a connection has an address within `facade.deniedNetworks`."
+                "The host of a connection has an address within `facade.deniedNetworks`, or one of this machine."
             }
             Self::EntityNotFound => "There is no such job or connection in this organization.",
             Self::EntityConflict => "Another connection of the organization has this `configName`.",
@@ -173,7 +173,9 @@ impl FetCode {
                 "`X-Product-Name` names another product than the connection's."
             }
             Self::MissingDatasource => "The request names connections that are not there.",
-            Self::JobInProgress => "A job that has not ended reads the connection.",
+            Self::JobInProgress => {
+                "A job that has not ended reads the connection, which is not deleted then, nor led elsewhere."
+            }
             Self::ConnectionDown => {
                 "The database of a connection cannot be reached, or refuses the credentials."
             }
@@ -205,6 +207,27 @@ pub struct RefusalView {
     /// The rule that each wrong field breaks, by its path.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     fields: BTreeMap<String, String>,
+}
+
+/// What every call of the facade may answer besides its own.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "describes answers in the OpenAPI document")]
+pub enum AnyRefusal {
+    /// No valid credential
+    #[response(status = 401)]
+    Unauthenticated(RefusalView),
+    /// A credential without the right
+    #[response(status = 403)]
+    Forbidden(RefusalView),
+    /// Too many requests
+    #[response(status = 429)]
+    TooMany(RefusalView),
+    /// An error of this service
+    #[response(status = 500)]
+    Internal(RefusalView),
+    /// The service cannot reach what it needs
+    #[response(status = 503)]
+    Unavailable(RefusalView),
 }
 
 impl Refusal {

@@ -1,6 +1,10 @@
 //! The JSON forms of the facade's jobs.
 
-use outport_contract::{digest::Sha256Digest, job_event::JobEvent, time::Instant};
+use outport_contract::{
+    digest::Sha256Digest,
+    job_event::{JobEvent, Metadata},
+    time::Instant,
+};
 use outport_domain::{
     canonical, data_request,
     job::{ExportJob, JobKind, JobStatus},
@@ -60,7 +64,8 @@ pub struct FetcherJobView {
     id: Uuid,
     /// `pending`, `processing`, `completed` or `failed`.
     status: &'static str,
-    /// As sent; of a failed job with a member `error`.
+    /// As sent and as its event has it: of a failed job with a member `error`, of an export with
+    /// its resource as `source` where none was sent.
     #[schema(value_type = Object)]
     metadata: Box<RawValue>,
     /// As sent. Of an export: its connection, its resource and its columns.
@@ -117,11 +122,11 @@ const fn status(status: JobStatus) -> &'static str {
     }
 }
 
-/// The metadata that the job's event has, with its error.
+/// The metadata that the job's event has, or is to have; with its error.
 fn metadata(job: &ExportJob) -> Box<RawValue> {
     match job.job_event(job.started_at) {
         Ok(Some(JobEvent::Failed(failed))) => failed.metadata,
-        _ => raw(job.metadata.as_deref().unwrap_or("{}")),
+        _ => job.event_metadata().map_or_else(|_| raw("{}"), Metadata::into_raw),
     }
 }
 
