@@ -1,6 +1,8 @@
 //! How fast events are appended to channels on `PostgreSQL`: `cargo bench -p outport-store`.
 //!
-//!   cargo bench -p outport-store --bench append -- [SECONDS [TRANSACTIONS]]
+//!   cargo bench -p outport-store --bench append -- [SECONDS [TRANSACTIONS]] [URL]
+//!
+//! The URL is of a server whose user may create databases.
 //!
 //! Prints one line of JSON a case: `spread`, one event a transaction by sixteen writers on 64
 //! channels, taking turns with as many writers of a plain table with an identity column; `hot`,
@@ -36,8 +38,8 @@ async fn main() {
     let mut numbers = env::args().filter_map(|argument| argument.parse::<u64>().ok());
     let time = Duration::from_secs(numbers.next().unwrap_or(10));
     let transactions = numbers.next().unwrap_or(100_000);
-    let server = env::var("OUTPORT_TEST_POSTGRES")
-        .unwrap_or_else(|_| "postgres://postgres@127.0.0.1:5432/postgres".to_owned());
+    let server = env::args().find(|argument| argument.starts_with("postgres"));
+    let server = server.unwrap_or_else(|| "postgres://postgres@127.0.0.1:5432/postgres".to_owned());
     let (before, _) = server.rsplit_once('/').expect("a URL with a database");
     let name = format!("outport_append_{}", Uuid::now_v7().simple());
     let admin = Database::connect(&server).await.expect("PostgreSQL is reachable");
