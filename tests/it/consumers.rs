@@ -10,7 +10,10 @@ use std::{
 
 use lapin::{
     BasicProperties, Channel, Connection, ConnectionProperties,
-    options::{BasicPublishOptions, ConfirmSelectOptions, QueueBindOptions, QueueDeclareOptions},
+    options::{
+        BasicPublishOptions, ConfirmSelectOptions, QueueBindOptions, QueueDeclareOptions,
+        QueuePurgeOptions,
+    },
     types::{AMQPValue, FieldTable},
 };
 use outport_contract::{
@@ -105,9 +108,13 @@ impl Queue {
 
     /// Messages that wait in the queue of a name, those apart that somebody has not acknowledged.
     async fn waiting(&self, name: &str) -> u32 {
+        self.look(name).await.message_count()
+    }
+
+    async fn look(&self, name: &str) -> lapin::Queue {
         let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
         let queue = self.channel.queue_declare(name.into(), passive, FieldTable::default()).await;
-        queue.expect("the queue").message_count()
+        queue.expect("the queue")
     }
 
     async fn has(&self, name: &str, count: u32) {
@@ -122,6 +129,9 @@ struct Consumer<'a> {
     queue: &'a Queue,
     command: &'a dyn Fn() -> Command,
     env: Env,
+    /// The first job, and its message.
+    job: String,
+    known: Message,
 }
 
 /// One that runs, and how many of its lines were read.
@@ -140,10 +150,21 @@ impl Consumer<'_> {
         std::fs::read_to_string(Path::new(&self.env["DATA_DIR"]).join(job)).ok()
     }
 
-    /// Waits for its end, which leaves what it has not acknowledged in the queue.
-    async fn stop(&self, mut running: Running, left: u32) {
+    /// Ends it when all that it was given is acknowledged or refused: before that, the broker
+    /// gives it no other message.
+    async fn stop(&self, mut running: Running) {
+        let queue = self.queue;
+        queue.send(&self.known, Form::Texts).await;
+        running.says("already seen ").await;
         running.0.kill();
-        self.queue.has(&self.queue.name, left).await;
+        until("the broker sees it go", PATIENCE, async || {
+            (queue.look(&queue.name).await.consumer_count() == 0).then_some(())
+        })
+        .await;
+        let left =
+            queue.channel.queue_purge(queue.name.as_str().into(), QueuePurgeOptions::default());
+        let left = left.await.expect("purged");
+        assert!(left <= 1, "besides the last one {left} were left");
     }
 }
 
@@ -191,46 +212,46 @@ async fn consumes(command: impl Fn() -> Command) {
     let api = world.all_in_one().await;
     let queue = Queue::bound_to(&world.broker.as_ref().expect("a broker").exchange).await;
     let env = env(&world, &queue, &api).await;
-    let consumer = Consumer { world: &world, queue: &queue, command: &command, env };
-    let (job, message) = it_does_a_job_once(&consumer, &api).await;
-    it_refuses_what_is_forged(&consumer, &message).await;
-    it_refuses_old_messages_where_told_to(&consumer, &job, &message).await;
+    let job = api.export("order").await;
+    api.job_is(&job, "COMPLETED").await;
+    world.settled().await;
+    let known = world.messages().await.remove(0);
+    let consumer = Consumer { world: &world, queue: &queue, command: &command, env, job, known };
+    it_does_a_job_once(&consumer).await;
+    it_refuses_what_is_forged(&consumer).await;
+    it_refuses_old_messages_where_told_to(&consumer).await;
     it_refuses_a_result_that_was_changed(&consumer, &api).await;
     it_takes_failures(&consumer, &api).await;
 }
 
-async fn it_does_a_job_once(consumer: &Consumer<'_>, api: &Api) -> (String, Message) {
-    let (world, queue) = (consumer.world, consumer.queue);
-    let job = api.export("order").await;
-    api.job_is(&job, "COMPLETED").await;
-    world.settled().await;
-    let message = world.messages().await.remove(0);
+async fn it_does_a_job_once(consumer: &Consumer<'_>) {
+    let Consumer { queue, job, known: message, .. } = consumer;
     // Where the API cannot be reached, nothing is acknowledged and nothing is believed.
     let away = format!("http://127.0.0.1:{}", free_port());
     let Running(mut lost, _) = consumer.start(&[("OUTPORT_URL", away.as_str())]);
     assert!(!lost.end(PATIENCE).await.success(), "{}", lost.said());
     queue.has(&queue.name, 1).await;
-    assert_eq!(consumer.result(&job), None);
+    assert_eq!(consumer.result(job), None);
 
     let mut running = consumer.start(&[]);
     running.says(&format!("verified job {job}: {ORDERS} rows, HMAC ok\n")).await;
-    assert_eq!(consumer.result(&job), Some(shop::expected(ORDERS)));
+    assert_eq!(consumer.result(job), Some(shop::expected(ORDERS)));
     let again = format!("already seen fetcher.job.completed.{job}\n");
     for form in [Form::Texts, Form::Bytes] {
-        queue.send(&message, form).await;
+        queue.send(message, form).await;
         running.says(&again).await;
     }
-    consumer.stop(running, 0).await;
+    consumer.stop(running).await;
     // It is remembered by the next one, too.
-    queue.send(&message, Form::Texts).await;
+    queue.send(message, Form::Texts).await;
     let mut next = consumer.start(&[]);
     next.says(&again).await;
-    consumer.stop(next, 0).await;
+    consumer.stop(next).await;
     assert_eq!(queue.waiting(&queue.dead).await, 0);
-    (job, message)
 }
 
-async fn it_refuses_what_is_forged(consumer: &Consumer<'_>, genuine: &Message) {
+async fn it_refuses_what_is_forged(consumer: &Consumer<'_>) {
+    let genuine = &consumer.known;
     let changed = |change: &dyn Fn(&mut Message)| {
         let mut message = genuine.clone();
         change(&mut message);
@@ -270,7 +291,7 @@ async fn it_refuses_what_is_forged(consumer: &Consumer<'_>, genuine: &Message) {
     }
     consumer.queue.send(&header("x-signature-key", "2"), Form::Texts).await;
     running.says("refused unknown key: ").await;
-    consumer.stop(running, 0).await;
+    consumer.stop(running).await;
     consumer.queue.has(&consumer.queue.dead, forged.len() as u32 + 1).await;
 }
 
@@ -293,23 +314,17 @@ fn two_hours_old(message: &Message, job: &str) -> Message {
     Message { headers, ..message.clone() }
 }
 
-async fn it_refuses_old_messages_where_told_to(
-    consumer: &Consumer<'_>,
-    job: &str,
-    message: &Message,
-) {
-    let old = two_hours_old(message, job);
+async fn it_refuses_old_messages_where_told_to(consumer: &Consumer<'_>) {
+    let old = two_hours_old(&consumer.known, &consumer.job);
     let dead = consumer.queue.waiting(&consumer.queue.dead).await;
     let mut running = consumer.start(&[]);
     consumer.queue.send(&old, Form::Texts).await;
     running.says("already seen ").await;
-    consumer.stop(running, 0).await;
+    consumer.stop(running).await;
     let mut running = consumer.start(&[("MOST_AGE_SECONDS", "3600")]);
     consumer.queue.send(&old, Form::Texts).await;
     running.says("refused stale: ").await;
-    consumer.queue.send(message, Form::Texts).await;
-    running.says("already seen ").await;
-    consumer.stop(running, 0).await;
+    consumer.stop(running).await;
     consumer.queue.has(&consumer.queue.dead, dead + 1).await;
 }
 
@@ -323,7 +338,7 @@ async fn it_refuses_a_result_that_was_changed(consumer: &Consumer<'_>, api: &Api
     let dead = consumer.queue.waiting(&consumer.queue.dead).await;
     let mut running = consumer.start(&[]);
     running.says(&format!("refused forged: job {job}: the result is not what was signed\n")).await;
-    consumer.stop(running, 0).await;
+    consumer.stop(running).await;
     consumer.queue.has(&consumer.queue.dead, dead + 1).await;
     assert_eq!(consumer.result(&job), None);
 }
@@ -334,7 +349,7 @@ async fn it_takes_failures(consumer: &Consumer<'_>, api: &Api) {
     api.job_is(&job, "FAILED").await;
     let mut running = consumer.start(&[]);
     running.says(&format!("failed job {job}: SCHEMA_MISMATCH\n")).await;
-    consumer.stop(running, 0).await;
+    consumer.stop(running).await;
 }
 
 fn file(name: &str) -> PathBuf {
