@@ -106,6 +106,7 @@ impl Account {
     }
 
     /// All that there is to tell now. Until [`Account::told`] nobody knows whether it is.
+    #[must_use]
     pub fn outgoing(&mut self) -> Self {
         if !self.lines.is_empty() {
             let lines = std::mem::take(&mut self.lines);

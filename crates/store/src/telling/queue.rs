@@ -20,7 +20,7 @@ const FIRST: u32 = 10;
 const POSITION_EVERY: Duration = Duration::from_secs(10);
 
 /// A job that waits, as far as it is told of it.
-struct Waiting {
+struct Queued {
     id: Uuid,
     application: String,
     waiting_told: bool,
@@ -52,7 +52,7 @@ pub(crate) async fn tell_queue(
     note(tx, job::Column::PositionToldAt, now.into(), placed).await
 }
 
-async fn first(tx: &Tx, organization: Uuid, now: i64) -> Result<Vec<Waiting>, StoreError> {
+async fn first(tx: &Tx, organization: Uuid, now: i64) -> Result<Vec<Queued>, StoreError> {
     let sql = format!(
         "SELECT id, application, waiting_told, position_told_at FROM jobs \
          WHERE organization_id = $1 AND status = 'PENDING' AND due_at <= $2 \
@@ -61,7 +61,7 @@ async fn first(tx: &Tx, organization: Uuid, now: i64) -> Result<Vec<Waiting>, St
     let statement = tx.engine().statement(sql, [organization.into(), now.into()]);
     let rows = tx.connection().query_all_raw(statement).await?;
     let read = |row: &sea_orm::QueryResult| {
-        Ok(Waiting {
+        Ok(Queued {
             id: row.try_get("", "id")?,
             application: row.try_get("", "application")?,
             waiting_told: row.try_get("", "waiting_told")?,
