@@ -10,5 +10,7 @@ mod job_events;
 mod sealed;
 #[path = "it/signatures.rs"]
 mod signatures;
+#[path = "it/unsigned_headers.rs"]
+mod unsigned_headers;
 #[path = "it/vectors.rs"]
 mod vectors;

@@ -74,7 +74,7 @@ async fn metrics_count_routes_by_template_and_show_the_queue(world: &World) {
     let link = world.link_for(job, world.user, 60);
     text(world, &format!("/d/{link}")).await;
     text(world, "/nothing/here").await;
-    world.request(Method::PATCH, "/v1/exports").send().await.expect("an answer");
+    world.request(Method::PATCH, "/v1/resources").send().await.expect("an answer");
     let (status, page) = text(world, "/metrics").await;
     assert_eq!(status, 200);
     for line in [
@@ -82,7 +82,7 @@ async fn metrics_count_routes_by_template_and_show_the_queue(world: &World) {
         r#"outport_http_requests_total{method="GET",route="/v1/exports/{id}",status="200"} 1"#,
         r#"outport_http_requests_total{method="GET",route="/d/{token}",status="200"} 1"#,
         r#"outport_http_requests_total{method="GET",route="unmatched",status="404"} 1"#,
-        r#"outport_http_requests_total{method="PATCH",route="/v1/exports",status="405"} 1"#,
+        r#"outport_http_requests_total{method="PATCH",route="/v1/resources",status="405"} 1"#,
         r#"outport_downloads_broken_total{reason="damaged"} 0"#,
         r#"outport_http_request_seconds_count{route="/v1/exports"} 1"#,
         "outport_jobs_queued 1",
