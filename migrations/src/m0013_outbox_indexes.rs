@@ -9,6 +9,7 @@ pub struct Migration;
 #[async_trait::async_trait]
 impl MigrationTrait for Migration {
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        crate::run_all(manager, &["DROP INDEX deliveries_not_done", "DROP INDEX deliveries_of_job"]).await
+        crate::run_all(manager, &["DROP INDEX deliveries_not_done", "DROP INDEX deliveries_of_job"])
+            .await
     }
 }

@@ -129,7 +129,8 @@ async fn attend(
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(limits.head);
     let service = TowerToHyperService::new(Felt { router, address, pulse: Arc::clone(&pulse) });
-    let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+    let mut connection =
+        pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut ending = false;
     loop {
         let patience = if ending { limits.stall } else { limits.head };

@@ -275,11 +275,7 @@ pub const VARIABLES: &[Variable] = &[
         "128",
         "Messages that a channel keeps for its slowest follower; who is further behind gets a pointer.",
     ),
-    variable(
-        "stream.heartbeatSeconds",
-        "15",
-        "How often each followed channel says where it is.",
-    ),
+    variable("stream.heartbeatSeconds", "15", "How often each followed channel says where it is."),
     variable("stream.queueBytes", "1048576", "Bytes of messages that wait for one connection."),
     variable("stream.channelsPerConnection", "128", "Channels that one WebSocket may follow."),
     variable("stream.connections", "20000", "Live streams that one process serves at once."),

@@ -61,8 +61,8 @@ use outport_store::{
 };
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 use sqlx::{Connection as _, Executor as _, PgConnection};
+use tokio_util::sync::CancellationToken;
 use url::Url;
 use uuid::Uuid;
 
@@ -339,7 +339,8 @@ impl World {
             file_retention: retention,
         };
         let mut tx = self.store.begin().await.expect("a transaction");
-        let finished = jobs::finish(&mut tx, &claim.fence, &end, &policy, &Account::default()).await;
+        let finished =
+            jobs::finish(&mut tx, &claim.fence, &end, &policy, &Account::default()).await;
         let finished = finished.expect("an end");
         tx.commit().await.expect("a commit");
         match finished {

@@ -13,9 +13,12 @@ use outport_relay::notifier::NotifierConfig;
 use outport_store::{Store, StoreConfig, channels::NewEvent};
 use reqwest::{RequestBuilder, StatusCode};
 use serde_json::{Value, json as j};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    net::{TcpSocket, TcpStream},
+    time::timeout,
+};
 use tokio_tungstenite::{
-    MaybeTlsStream, WebSocketStream, connect_async,
+    MaybeTlsStream, WebSocketStream, client_async,
     tungstenite::{Error, Message, client::IntoClientRequest as _},
 };
 use tokio_util::sync::CancellationToken;
@@ -24,6 +27,9 @@ use crate::api_world::{Options, World, json, state};
 
 /// For what must come, however slow the machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Bytes that a client's kernel takes before it reads.
+const RECEIVED: u32 = 64 * 1024;
 
 /// Streams that look and tell so often that no test waits for them.
 pub fn quick() -> Options {
@@ -162,7 +168,13 @@ impl Socket {
             let value = format!("Bearer {token}").parse().expect("a header");
             request.headers_mut().insert("authorization", value);
         }
-        match within(connect_async(request)).await {
+        // A kernel that takes megabytes for its reader would hide that it does not read.
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(RECEIVED).expect("a size");
+        let host = request.uri().authority().expect("an authority").as_str();
+        let stream = within(socket.connect(host.parse().expect("an address"))).await;
+        let stream = MaybeTlsStream::Plain(stream.expect("a connection"));
+        match within(client_async(request, stream)).await {
             Ok((socket, _)) => Ok(Self { socket }),
             Err(Error::Http(answer)) => {
                 let body = answer.body().clone().unwrap_or_default();

@@ -274,7 +274,8 @@ impl World {
         };
         let mut tx = self.store.begin().await.expect("a transaction");
         let end = end(&claim.job);
-        let finished = jobs::finish(&mut tx, &claim.fence, &end, &policy, &Account::default()).await;
+        let finished =
+            jobs::finish(&mut tx, &claim.fence, &end, &policy, &Account::default()).await;
         let finished = finished.expect("an end");
         tx.commit().await.expect("a commit");
         finished

@@ -70,7 +70,8 @@ pub async fn replay(
         Some(row) => empty(row)?,
         None => return Err(StoreError::Corrupt("a query has no answer".to_owned())),
     };
-    if after < page.floor || after > page.head || of_epoch.is_some_and(|epoch| epoch != page.epoch) {
+    if after < page.floor || after > page.head || of_epoch.is_some_and(|epoch| epoch != page.epoch)
+    {
         return Ok(Replayed::Resync(page));
     }
     for row in &rows {
