@@ -84,21 +84,7 @@ impl Declared {
                     .to_owned(),
             );
         }
-        let relation = match (&self.from, &self.query) {
-            (Some(table), None) if table.split('.').all(|part| !part.is_empty()) => {
-                Relation::Table(table.split('.').map(str::to_owned).collect())
-            }
-            (None, Some(query)) if !query.trim().is_empty() => {
-                Relation::Query(query.trim().trim_end_matches(';').to_owned())
-            }
-            _ => {
-                faults.push(
-                    "exactly one of 'from' (a table) and 'query' (one SELECT) must be given"
-                        .to_owned(),
-                );
-                Relation::Table(Vec::new())
-            }
-        };
+        let relation = relation(self.from.as_deref(), self.query.as_deref(), &mut faults);
         let mut columns: Vec<Column> = Vec::new();
         for (index, declared) in self.columns.into_iter().enumerate() {
             let column = declared.check(index, &mut faults);
@@ -182,6 +168,24 @@ impl Declared {
                 .collect(),
         };
         if faults.is_empty() { Ok(resource) } else { Err(InvalidResource(faults)) }
+    }
+}
+
+/// What it reads: a table or one SELECT.
+fn relation(from: Option<&str>, query: Option<&str>, faults: &mut Vec<String>) -> Relation {
+    match (from, query) {
+        (Some(table), None) if table.split('.').all(|part| !part.is_empty()) => {
+            Relation::Table(table.split('.').map(str::to_owned).collect())
+        }
+        (None, Some(query)) if !query.trim().is_empty() => {
+            Relation::Query(query.trim().trim_end_matches(';').to_owned())
+        }
+        _ => {
+            faults.push(
+                "exactly one of 'from' (a table) and 'query' (one SELECT) must be given".to_owned(),
+            );
+            Relation::Table(Vec::new())
+        }
     }
 }
 
