@@ -86,12 +86,11 @@ impl Notifier {
     /// subscribed to costs a query, any other none.
     pub async fn subscribe(&self, channel: &Channel) -> Result<Subscription, StoreError> {
         let name = channel.to_string();
-        let line = match self.lines.enter(&name) {
-            Some(line) => line,
-            None => {
-                let now = channels::positions(&self.store, &[&name]).await?;
-                self.lines.open(channel, &now)
-            }
+        let line = if let Some(line) = self.lines.enter(&name) {
+            line
+        } else {
+            let now = channels::positions(&self.store, &[&name]).await?;
+            self.lines.open(channel, &now)
         };
         Ok(Subscription::new(line, Arc::clone(&self.lines)))
     }

@@ -58,8 +58,8 @@ impl Subscription {
     /// Who has fallen behind the channel's queue gets one `stale` pointer at the position of the
     /// broadcast instead of what it has not taken.
     pub async fn next(&mut self) -> Option<Event> {
-        let received = self.receiver.as_mut()?.recv().await;
-        let sent = match received {
+        let next = self.receiver.as_mut()?.recv().await;
+        let sent = match next {
             Ok(sent) => sent,
             Err(RecvError::Lagged(_)) => match self.line.join_again(self.reached) {
                 Some((receiver, pointer)) => {
