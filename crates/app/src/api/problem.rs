@@ -257,7 +257,8 @@ pub struct Problem {
     retry_after: Option<Duration>,
     challenge: Option<String>,
     content_range: Option<String>,
-    position: Option<Position>,
+    /// Boxed: a problem is an error that many calls hand on.
+    position: Option<Box<Position>>,
 }
 
 /// Where a channel is, told to who must load its snapshot.
@@ -328,7 +329,10 @@ impl Problem {
     /// The position of who asks cannot be trusted; this is where the channel is.
     pub fn resync(position: Position) -> Self {
         let detail = "Load the channel's snapshot and go on from its sequence.";
-        Self { position: Some(position), ..Self::new(ProblemCode::ResyncRequired, detail) }
+        Self {
+            position: Some(Box::new(position)),
+            ..Self::new(ProblemCode::ResyncRequired, detail)
+        }
     }
 
     /// Nothing is there, or nothing that this caller may know of.
