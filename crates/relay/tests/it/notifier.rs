@@ -103,7 +103,7 @@ async fn an_immediate_event_waits_for_no_flood_elsewhere(world: &World) {
     let mut flooded = Vec::new();
     for scope in &scopes {
         flooded.push(notifier.subscribe(&job(scope)).await.expect("a subscription"));
-        append(&world.store, scope, &[(GOES, "flood"); EACH]).await;
+        append(&world.store, scope, &vec![(GOES, "flood"); EACH]).await;
     }
     let scope = scope();
     let mut subscription = notifier.subscribe(&job(&scope)).await.expect("a subscription");

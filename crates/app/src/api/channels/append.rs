@@ -100,7 +100,7 @@ pub async fn append(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let caller = caller.with(Permission::EventsWrite)?;
-    let Posted { event_type, scope, data, client_id } = parse(&body, &caller)?;
+    let Asked { event_type, scope, data, client_id } = parse(&body, &caller)?;
     let own = event_type.channels.iter().filter_map(|kind| scope.channel(*kind));
     // The members of the scope that number nothing are told all the same.
     for channel in own.chain(ChannelKind::ALL[..2].iter().filter_map(|kind| scope.channel(*kind))) {
@@ -130,7 +130,7 @@ pub async fn append(
 }
 
 /// An event as posted.
-struct Posted {
+struct Asked {
     event_type: &'static StreamEventType,
     scope: Scope,
     data: String,
@@ -138,7 +138,7 @@ struct Posted {
 }
 
 /// Reads an event; everything that is wrong is told at once. A scope of others is 404.
-fn parse(body: &str, caller: &Caller) -> Result<Posted, Problem> {
+fn parse(body: &str, caller: &Caller) -> Result<Asked, Problem> {
     let mut errors = FieldErrors::default();
     let raw: &RawValue = serde_json::from_str(body).map_err(|error| Problem::internal(&error))?;
     let members = ["scope", "type", "data", "clientId"];
@@ -175,7 +175,7 @@ fn parse(body: &str, caller: &Caller) -> Result<Posted, Problem> {
     }
     match (event_type, scope, data) {
         (Some(event_type), Some(scope), Some(data)) if errors.is_empty() => {
-            Ok(Posted { event_type, scope, data: data.get().to_owned(), client_id })
+            Ok(Asked { event_type, scope, data: data.get().to_owned(), client_id })
         }
         _ => Err(Problem::invalid_request(errors.into_vec())),
     }

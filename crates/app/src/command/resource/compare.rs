@@ -480,9 +480,9 @@ mod tests {
         let resources: Vec<Resource> = resources.map(|one| one.expect("a valid file")).collect();
         let found = super::super::in_order(&databases, resources.iter());
         let found: Vec<Report> = found.map(|reports| reports[0].clone()).collect().await;
-        let names: Vec<&str> = found.iter().map(|report| &*report.resource).collect();
+        let order: Vec<&str> = found.iter().map(|report| &*report.resource).collect();
         let expected: Vec<&str> = resources.iter().map(|resource| &*resource.name).collect();
-        assert_eq!(names, expected);
+        assert_eq!(order, expected);
         for report in &found {
             assert_eq!(report.text, "there is no table or view 'orders'", "nobody was waited for");
         }
