@@ -256,7 +256,7 @@ pub struct Problem {
     errors: Vec<FieldError>,
     retry_after: Option<Duration>,
     challenge: Option<String>,
-    content_range: Option<String>,
+    content_range: Option<Box<str>>,
     /// Boxed: a problem is an error that many calls hand on.
     position: Option<Box<Position>>,
 }
@@ -379,7 +379,7 @@ impl Problem {
     /// The requested range is not in a file of this length.
     pub fn range_not_satisfiable(length: u64) -> Self {
         Self {
-            content_range: Some(format!("bytes */{length}")),
+            content_range: Some(format!("bytes */{length}").into()),
             ..Self::new(ProblemCode::RangeNotSatisfiable, format!("The file has {length} bytes."))
         }
     }
@@ -521,7 +521,7 @@ impl Problem {
         };
         set(header::RETRY_AFTER, self.retry_after.map(seconds));
         set(header::WWW_AUTHENTICATE, self.challenge);
-        set(header::CONTENT_RANGE, self.content_range);
+        set(header::CONTENT_RANGE, self.content_range.map(String::from));
         response
     }
 }

@@ -1,4 +1,4 @@
-//! The live stream: channels followed over server-sent events and WebSockets.
+//! The live stream: channels followed over server-sent events and `WebSocket`s.
 //!
 //! **Words.** A *visitor* is who follows, as long as its access lasts. A *feed* is one channel for
 //! one visitor: what is stored after its cursor first, then what is broadcast. To *leave* is to

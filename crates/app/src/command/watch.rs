@@ -123,7 +123,7 @@ impl Seen {
                 let stage = seen.progress.as_ref().and_then(|progress| progress.stage.clone());
                 seen.what = format!("{} {}", stage.unwrap_or_default(), seen.what);
             }
-            ("retry", _) => seen.what = "another try follows".to_owned(),
+            ("retry", _) => "another try follows".clone_into(&mut seen.what),
             _ => return None,
         }
         Some(seen)

@@ -211,7 +211,6 @@ pub struct RefusalView {
 
 /// What every call of the facade may answer besides its own.
 #[derive(IntoResponses)]
-#[expect(dead_code, reason = "describes answers in the OpenAPI document")]
 pub enum AnyRefusal {
     /// No valid credential
     #[response(status = 401)]

@@ -47,7 +47,7 @@ struct Item {
     frame: Utf8Bytes,
     /// Set when what it is of has ended: then it is not sent.
     over: Option<Arc<AtomicBool>>,
-    _room: OwnedSemaphorePermit,
+    room: OwnedSemaphorePermit,
 }
 
 /// Puts frames into the queue. Cheap to clone.
@@ -79,7 +79,7 @@ impl Outbox {
         let room = Arc::clone(&self.room).acquire_many_owned(bytes).await;
         // It is never closed.
         if let Ok(room) = room {
-            self.put(Item { frame, over: Some(Arc::clone(over)), _room: room });
+            self.put(Item { frame, over: Some(Arc::clone(over)), room });
         }
     }
 
@@ -89,7 +89,7 @@ impl Outbox {
         let room = Arc::clone(&self.answers).try_acquire_many_owned(bytes);
         let fits = room.is_ok();
         if let Ok(room) = room {
-            self.put(Item { frame, over: None, _room: room });
+            self.put(Item { frame, over: None, room });
         }
         fits
     }
@@ -141,7 +141,7 @@ impl Writer {
             let (message, _room) = tokio::select! {
                 item = self.items.recv() => match item {
                     Some(Item { over: Some(over), .. }) if over.load(Ordering::Relaxed) => continue,
-                    Some(Item { frame, _room, .. }) => (Message::Text(frame), Some(_room)),
+                    Some(Item { frame, room, .. }) => (Message::Text(frame), Some(room)),
                     None => std::future::pending().await,
                 },
                 _ = ping.tick() => (Message::Ping(Bytes::new()), None),

@@ -62,7 +62,7 @@ impl Visitor {
         tokio::select! {
             () = expiry => {}
             changed = self.standing.changed() => if changed.is_err() {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             },
         }
     }

@@ -273,7 +273,9 @@ impl Connection {
             let notice = notice::access_revoked(&visitor.caller, channel, epoch);
             notices.push(broadcast(PROTOCOL, notice.text()));
         }
-        lost.iter().for_each(|channel| self.stop(channel));
+        for channel in &lost {
+            self.stop(channel);
+        }
         match over {
             Some(Over::Expired) => Err(Exit::Told(4401, "the credential has ended", notices)),
             Some(_) => Err(Exit::Told(4403, "access ended", notices)),
