@@ -267,7 +267,7 @@ async fn it_refuses_what_is_forged(consumer: &Consumer<'_>) {
     let signature = "0".repeat(64);
     let forged = [
         changed(&|message| *message.body.last_mut().expect("a byte") ^= 1),
-        changed(&|message| message.routing_key = "job.failed".to_owned()),
+        changed(&|message| "job.failed".clone_into(&mut message.routing_key)),
         header("X-Tenant-ID", shop::ORGANIZATION),
         header("ce-tenantid", shop::ORGANIZATION),
         header("ce-subject", &other["fetcher.job.completed.".len()..]),

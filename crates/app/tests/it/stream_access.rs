@@ -78,9 +78,9 @@ async fn a_user_who_loses_access_is_told_and_nobody_else(world: &World) {
     let (code, said) = lost.closed().await;
     assert_eq!(code, 4403);
     assert_revoked(&said, &[&channel]);
-    let last = stream.hear().await;
-    assert_eq!(last.data["events"][0]["type"], "access.revoked");
-    assert_eq!(last.id, None);
+    let notice = stream.hear().await;
+    assert_eq!(notice.data["events"][0]["type"], "access.revoked");
+    assert_eq!(notice.id, None);
     assert_eq!(stream.next().await, None);
     for what in ["events", "snapshot", "stream"] {
         let path = format!("/v1/channels/{channel}/{what}");

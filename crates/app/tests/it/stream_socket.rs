@@ -1,4 +1,4 @@
-//! WebSockets: what a client says, what it is told, and what ends its connection.
+//! `WebSocket`s: what a client says, what it is told, and what ends its connection.
 
 use std::time::Duration;
 

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api_world::{Options, World, json, state};
 
 /// For what must come, however slow the machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Bytes that a client's kernel takes before it reads.
 const RECEIVED: u32 = 64 * 1024;
