@@ -267,29 +267,27 @@ async fn append_much(world: &World) {
 async fn a_client_that_does_not_read_ends_alone(world: &World) {
     let mut reader = world.socket().await;
     reader.subscribe(&world.channel(), None).await;
-    // It has them all, or is told of what it does not have.
-    let reads = async {
-        let mut cursor = 0;
-        while cursor < 401 {
-            let text = reader.hear().await;
-            let events = text["data"]["events"].as_array();
-            let last = events.and_then(|events| events.last()).unwrap_or(&text["data"]);
-            cursor = last["sequence"].as_u64().expect("a sequence");
-        }
-    };
-    let stalls = async {
-        append_much(world).await;
-        let mut stalled = world.socket().await;
-        stalled.subscribe(&world.channel(), Some(0)).await;
-        closed(world, 4408).await;
-        world.append_some(1).await;
-        let (code, said) = stalled.closed().await;
-        assert_eq!(code, 4408);
-        let told =
-            said.iter().fold(0, |cursor, text| advanced(cursor, &text["event"], &text["data"]));
-        assert!((1..400).contains(&told), "what it had taken, in order, and no more: {told}");
-    };
-    tokio::join!(reads, stalls);
+    tokio::join!(append_much(world), has_come_to(&mut reader, 400));
+    let mut stalled = world.socket().await;
+    stalled.subscribe(&world.channel(), Some(0)).await;
+    closed(world, 4408).await;
+    world.append_some(1).await;
+    has_come_to(&mut reader, 401).await;
+    let (code, said) = stalled.closed().await;
+    assert_eq!(code, 4408);
+    let told = said.iter().fold(0, |cursor, text| advanced(cursor, &text["event"], &text["data"]));
+    assert!((1..400).contains(&told), "what it had taken, in order, and no more: {told}");
+}
+
+/// It has all up to here, or is told of what it does not have.
+async fn has_come_to(reader: &mut Socket, last: u64) {
+    let mut cursor = 0;
+    while cursor < last {
+        let text = reader.hear().await;
+        let events = text["data"]["events"].as_array();
+        let newest = events.and_then(|events| events.last()).unwrap_or(&text["data"]);
+        cursor = newest["sequence"].as_u64().expect("a sequence");
+    }
 }
 
 async fn what_comes_live_during_a_replay_is_bounded(world: &World) {
