@@ -94,7 +94,7 @@ impl Exchange {
         let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
         let mut arguments = FieldTable::default();
         // What a test that is killed leaves behind goes by itself.
-        arguments.insert("x-expires".into(), AMQPValue::LongInt(600_000));
+        arguments.insert("x-expires".into(), AMQPValue::LongInt(3_600_000));
         self.channel
             .queue_declare(queue.as_str().into(), durable, arguments)
             .await
