@@ -6,6 +6,7 @@ mod notifier;
 mod stream;
 
 use std::{
+    fmt,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
@@ -23,7 +24,7 @@ use outport_store::{
     jobs::{self, Gauges},
 };
 use prometheus_client::{
-    encoding::{EncodeLabelSet, text},
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
@@ -210,4 +211,14 @@ pub async fn scrape(State(state): State<Arc<ApiState>>) -> Result<Response, Prob
     text::encode(&mut page, &metrics.registry).map_err(|error| Problem::internal(&error))?;
     let media_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, media_type)], page).into_response())
+}
+
+/// One metric without labels, as it is at this scrape.
+fn put(
+    encoder: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    metric: &impl EncodeMetric,
+) -> fmt::Result {
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json as j};
 
 use crate::{
     api_world::{Options, World, json, on_both_stores},
-    stream_world::{Socket, SseReader, quiet, within},
+    stream_world::{Socket, SseReader, quiet, until_followed, within},
 };
 
 on_both_stores!(
@@ -227,15 +227,7 @@ async fn streams_end_when_nobody_can_tell_who_lost_access(world: &World) {
     assert_eq!(socket.closed().await, (1013, Vec::new()), "nobody says that access ended");
     assert_eq!(stream.next().await, None);
     world.force("ALTER TABLE elsewhere RENAME TO channel_revocations").await;
-    within(async {
-        loop {
-            let answer = world.sse("").send().await.expect("an answer");
-            if answer.status() == 200 {
-                break;
-            }
-        }
-    })
-    .await;
+    until_followed(world).await;
 }
 
 async fn a_revocation_has_one_member(world: &World) {

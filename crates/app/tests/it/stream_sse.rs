@@ -8,7 +8,7 @@ use serde_json::{Value, json as j};
 
 use crate::{
     api_world::{Options, World, json, on_both_stores},
-    stream_world::{SseReader, quick, quiet, within},
+    stream_world::{SseReader, quick, quiet, until_followed, within},
 };
 
 on_both_stores!(
@@ -197,15 +197,7 @@ async fn a_full_process_refuses_and_evicts_nobody(world: &World) {
     socket.follow(0, 3).await;
     drop(stream);
     // Its place is free once the server has noticed.
-    within(async {
-        loop {
-            let answer = world.sse("").send().await.expect("an answer");
-            if answer.status() == 200 {
-                break;
-            }
-        }
-    })
-    .await;
+    until_followed(world).await;
 }
 
 async fn a_large_event_is_pointed_at(world: &World) {

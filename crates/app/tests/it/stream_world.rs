@@ -345,3 +345,16 @@ fn parse(block: &str) -> Option<Sse> {
     event.data = serde_json::from_str(&data).ok()?;
     Some(event)
 }
+
+/// Until the channel can be followed again.
+pub async fn until_followed(world: &World) {
+    within(async {
+        loop {
+            let answer = world.sse("").send().await.expect("an answer");
+            if answer.status() == 200 {
+                break;
+            }
+        }
+    })
+    .await;
+}

@@ -5,9 +5,11 @@ use std::{fmt, sync::Arc};
 use outport_relay::broker::Figures;
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric},
+    encoding::DescriptorEncoder,
     metrics::{counter::ConstCounter, gauge::ConstGauge},
 };
+
+use super::put;
 
 /// Reads the figures at each scrape.
 #[derive(Debug)]
@@ -28,24 +30,19 @@ impl Collector for JobEvents {
             ("refused", "Job events for which the broker closed the channel", counts.refused),
             ("reconnects", "Connections to the broker after the first one", counts.reconnects),
         ] {
-            put(&mut encoder, name, help, &ConstCounter::new(count))?;
+            put(&mut encoder, &format!("job_events_{name}"), help, &ConstCounter::new(count))?;
         }
         for (name, help, is_so) in [
             ("connected", "Whether there is a connection to the broker", counts.connected),
             ("blocked", "Whether the broker blocks publishers", counts.blocked),
         ] {
-            put(&mut encoder, name, help, &ConstGauge::new(i64::from(is_so)))?;
+            put(
+                &mut encoder,
+                &format!("job_events_{name}"),
+                help,
+                &ConstGauge::new(i64::from(is_so)),
+            )?;
         }
         Ok(())
     }
-}
-
-fn put(
-    encoder: &mut DescriptorEncoder,
-    name: &str,
-    help: &str,
-    metric: &impl EncodeMetric,
-) -> Result<(), fmt::Error> {
-    let name = format!("job_events_{name}");
-    metric.encode(encoder.encode_descriptor(&name, help, None, metric.metric_type())?)
 }

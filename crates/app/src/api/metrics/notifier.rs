@@ -5,9 +5,11 @@ use std::{fmt, sync::Arc};
 use outport_relay::notifier::Figures;
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric},
+    encoding::DescriptorEncoder,
     metrics::{counter::ConstCounter, gauge::ConstGauge},
 };
+
+use super::put;
 
 /// Reads the figures at each scrape.
 #[derive(Debug)]
@@ -24,24 +26,14 @@ impl Collector for Broadcasts {
             ("lagged", "Pointers to one subscriber that had fallen behind", counts.lagged),
             ("resyncs", "Channels whose subscribers had to load a snapshot", counts.resyncs),
         ] {
-            put(&mut encoder, name, help, &ConstCounter::new(count))?;
+            put(&mut encoder, &format!("notifier_{name}"), help, &ConstCounter::new(count))?;
         }
         for (name, help, number) in [
             ("channels", "Channels that somebody subscribes to", counts.channels),
             ("subscribers", "Subscriptions to channels", counts.subscribers),
         ] {
-            put(&mut encoder, name, help, &ConstGauge::new(number as i64))?;
+            put(&mut encoder, &format!("notifier_{name}"), help, &ConstGauge::new(number as i64))?;
         }
         Ok(())
     }
-}
-
-fn put(
-    encoder: &mut DescriptorEncoder,
-    name: &str,
-    help: &str,
-    metric: &impl EncodeMetric,
-) -> Result<(), fmt::Error> {
-    let name = format!("notifier_{name}");
-    metric.encode(encoder.encode_descriptor(&name, help, None, metric.metric_type())?)
 }
