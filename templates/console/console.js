@@ -13,6 +13,8 @@ const STORED = "outport.token";
 const PAGE = 50;
 /** Channels that are followed at once: below what a connection may have. */
 const MOST_FOLLOWED = 100;
+/** Events of exports without a card that are kept: as many as the stream remembers to have told. */
+const MOST_KEPT = 10_000;
 /** Between two looks where there is no stream, in milliseconds. */
 const LOOK = 5_000;
 const EXPIRED = "The token is not accepted any more.";
@@ -37,6 +39,12 @@ class Desk {
   /** Jobs whose channel is followed, the oldest first. @type {Set<string>} */
   #followed = new Set();
   #applications = new Set();
+  /**
+   * Of exports that have no card yet. The stream tells an event once, and the API may answer with
+   * what was before it: a card that is made from that answer needs them.
+   * @type {StreamEvent[]}
+   */
+  #kept = [];
   #isLive = true;
   /** @type {string | null} */
   #older = null;
@@ -110,6 +118,7 @@ class Desk {
           "") < view.createdAt;
       the("cards").insertBefore(card.element, [...children].find(isOlder) ?? null);
       the("empty").hidden = true;
+      this.#giveKept(id);
     }
     if (!hasEnded(status)) this.#follow(id);
     return card;
@@ -174,8 +183,21 @@ class Desk {
     }
     if (job === undefined) return;
     const card = this.#cards.get(job);
-    // Another one's request; or one that this page does not show.
-    if (card === undefined ? event.type === "job.queued" : card.take(event)) this.#refresh(job);
+    if (card === undefined) {
+      this.#kept.push(event);
+      if (this.#kept.length > MOST_KEPT) this.#kept.shift();
+      // Another one's request; any other event is of one that this page does not show.
+      if (event.type === "job.queued") this.#refresh(job);
+    } else if (card.take(event)) {
+      this.#refresh(job);
+    }
+  }
+
+  /** @param {string} id */
+  #giveKept(id) {
+    const own = this.#kept.filter(({ stream }) => stream.job === id);
+    this.#kept = this.#kept.filter(({ stream }) => stream.job !== id);
+    for (const event of own) this.#event(event);
   }
 
   /** @param {string} id */
