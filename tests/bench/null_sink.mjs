@@ -1,29 +1,57 @@
-// An S3 server that keeps nothing of what it takes but its length: what is measured against it is
-// the sender. Any bucket is there, any signature is right.
+// An S3 server that keeps nothing of what it takes but its length and its MD5, which its etags tell
+// like a store's do: what is measured against it is the sender, which compares them. Any bucket is
+// there, any signature is right.
 //
 //   node null_sink.mjs PORT
 
+import { createHash } from 'node:crypto';
 import http from 'node:http';
 
-const objects = new Map(); // length and ETag, by path
-const uploads = new Map(); // length of each part, by upload id
-// Not one of 32 digits: such an etag would be compared with the MD5 of what was sent.
-const DIGEST = 'no-digest';
+const objects = new Map(); // length and etag, by path
+const uploads = new Map(); // length and MD5 of each part, by upload id
 
-/** Reads a body to its end; its length without the framing of signed chunks. */
-async function taken(request) {
-  let bytes = 0;
-  for await (const piece of request) bytes += piece.length;
-  const decoded = request.headers['x-amz-decoded-content-length'];
-  return decoded === undefined ? bytes : Number(decoded);
+/** The content of a body in signed chunks: `<hex length>;<extension>\r\n<content>\r\n`, the last empty. */
+async function* unframed(body) {
+  let line = '';
+  let left = 0;
+  for await (const piece of body) {
+    for (let at = 0; at < piece.length; ) {
+      if (left > 0) {
+        const content = piece.subarray(at, at + left);
+        yield content;
+        [at, left] = [at + content.length, left - content.length];
+        continue;
+      }
+      const end = piece.indexOf(10, at);
+      line += piece.latin1Slice(at, end < 0 ? undefined : end);
+      if (end < 0) break;
+      at = end + 1;
+      // The line break after a content is an empty line; trailers are no lengths.
+      left = /^[0-9a-f]+(;|\r$)/i.test(line) ? parseInt(line, 16) : 0;
+      line = '';
+    }
+  }
 }
 
-function put(path, query, bytes) {
+/** Reads a body to its end: its length and its MD5. */
+async function taken(request) {
+  const isFramed = request.headers['x-amz-decoded-content-length'] !== undefined;
+  const md5 = createHash('md5');
+  let bytes = 0;
+  for await (const piece of isFramed ? unframed(request) : request) {
+    bytes += piece.length;
+    md5.update(piece);
+  }
+  return { bytes, md5: md5.digest() };
+}
+
+function put(path, query, content) {
   const upload = query.get('uploadId');
-  if (upload === null) objects.set(path, { bytes, etag: `"${DIGEST}"` });
-  else if (uploads.has(upload)) uploads.get(upload).set(query.get('partNumber'), bytes);
+  const etag = `"${content.md5.toString('hex')}"`;
+  if (upload === null) objects.set(path, { bytes: content.bytes, etag });
+  else if (uploads.has(upload)) uploads.get(upload).set(Number(query.get('partNumber')), content);
   else return { status: 404, body: '<Error><Code>NoSuchUpload</Code></Error>' };
-  return { headers: { ETag: `"${DIGEST}"` } };
+  return { headers: { ETag: etag } };
 }
 
 function post(path, query) {
@@ -32,11 +60,13 @@ function post(path, query) {
     uploads.set(id, new Map());
     return { body: `<InitiateMultipartUploadResult><UploadId>${id}</UploadId></InitiateMultipartUploadResult>` };
   }
-  const parts = uploads.get(query.get('uploadId'));
-  if (parts === undefined) return { status: 404, body: '<Error><Code>NoSuchUpload</Code></Error>' };
+  const upload = uploads.get(query.get('uploadId'));
+  if (upload === undefined) return { status: 404, body: '<Error><Code>NoSuchUpload</Code></Error>' };
   uploads.delete(query.get('uploadId'));
-  const etag = `"${DIGEST}-${parts.size}"`;
-  objects.set(path, { bytes: [...parts.values()].reduce((sum, bytes) => sum + bytes, 0), etag });
+  const parts = [...upload].sort(([one], [other]) => one - other).map(([, part]) => part);
+  const md5 = createHash('md5').update(Buffer.concat(parts.map((part) => part.md5))).digest('hex');
+  const etag = `"${md5}-${parts.length}"`;
+  objects.set(path, { bytes: parts.reduce((sum, { bytes }) => sum + bytes, 0), etag });
   return { body: `<CompleteMultipartUploadResult><ETag>${etag}</ETag></CompleteMultipartUploadResult>` };
 }
 
@@ -57,9 +87,9 @@ function remove(path, query) {
 http
   .createServer(async (request, response) => {
     const { pathname, searchParams } = new URL(request.url, 'http://sink');
-    const bytes = await taken(request);
+    const content = await taken(request);
     const answer = {
-      PUT: () => put(pathname, searchParams, bytes),
+      PUT: () => put(pathname, searchParams, content),
       POST: () => post(pathname, searchParams),
       HEAD: () => head(pathname),
       DELETE: () => remove(pathname, searchParams),
