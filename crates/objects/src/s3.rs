@@ -8,7 +8,7 @@ mod etag;
 mod failure;
 mod upload;
 
-use std::{ops::Range, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use aws_sdk_s3::{
@@ -23,7 +23,7 @@ use url::Url;
 
 pub use self::config::{ChecksumMode, S3Config, S3Credentials, SecretAccessKey};
 use self::{
-    etag::Taken,
+    etag::{AreDigests, Taken},
     failure::{is_passing, of_body, of_sdk},
     upload::S3Upload,
 };
@@ -40,6 +40,7 @@ pub struct S3Store {
     bucket: String,
     /// Empty, or ending in a slash.
     prefix: String,
+    are_digests: Arc<AreDigests>,
 }
 
 impl S3Store {
@@ -50,7 +51,7 @@ impl S3Store {
             None | Some("") => String::new(),
             Some(prefix) => format!("{prefix}/"),
         };
-        Self { client, signer, bucket: config.bucket, prefix }
+        Self { client, signer, bucket: config.bucket, prefix, are_digests: Arc::default() }
     }
 
     fn name(&self, key: &ObjectKey) -> String {
@@ -123,7 +124,8 @@ impl ObjectStore for S3Store {
         let sent = request.content_type(content_type).body(body(bytes.clone())).send().await;
         let answer = sent.map_err(of_sdk)?;
         let encryption = answer.server_side_encryption.as_ref();
-        Taken { etag: answer.e_tag.as_deref(), encryption }.check(&bytes)?;
+        let taken = Taken { etag: answer.e_tag.as_deref(), encryption };
+        self.compare(&name, &taken, &bytes).await?;
         self.head_of_new(&name).await
     }
 

@@ -97,7 +97,8 @@ impl Upload for S3Upload {
         let request = request.upload_id(&self.id).part_number(number as i32);
         let answer = request.body(body(bytes.clone())).send().await.map_err(of_sdk)?;
         let encryption = answer.server_side_encryption.as_ref();
-        Taken { etag: answer.e_tag.as_deref(), encryption }.check(&bytes)?;
+        let taken = Taken { etag: answer.e_tag.as_deref(), encryption };
+        self.store.compare(&self.name, &taken, &bytes).await?;
         let etag = answer.e_tag.ok_or_else(|| refused("NoETag", "no etag in the answer"))?;
         self.parts().insert(number, Part { etag, size });
         Ok(())

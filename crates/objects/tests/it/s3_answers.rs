@@ -250,6 +250,11 @@ async fn a_store_without_room_is_full() {
 /// MD5 of `abc`, which is in RFC 1321.
 const OF_ABC: &str = "etag: \"900150983cd24fb0d6963f7d28e17f72\"\r\n";
 
+/// What the store is asked about its etags, and the MD5 of that by `md5sum`.
+const PUT_PROBE: &str = "PUT /exports/a.csv.etag";
+const DELETE_PROBE: &str = "DELETE /exports/a.csv.etag";
+const OF_PROBE: &str = "etag: \"3c9abee395a9d031a8f142a512d49391\"\r\n";
+
 #[tokio::test]
 async fn bytes_that_the_store_has_otherwise_than_sent_are_refused() {
     let managed = format!("{OF_ABC}x-amz-server-side-encryption: aws:kms\r\n");
@@ -263,12 +268,22 @@ async fn bytes_that_the_store_has_otherwise_than_sent_are_refused() {
         (managed.as_str(), "abd", true),
         (opaque, "abd", true),
     ] {
-        let head = answer_to_head(headers, sent.len());
-        let scripted = Scripted::start(vec![ok(headers, ""), head]).await;
+        // What is asked in between: a store whose etags are digests.
+        let probed = if is_taken { vec![] } else { vec![ok(OF_PROBE, ""), ok("", "")] };
+        let after = if is_taken { vec![answer_to_head(headers, sent.len())] } else { vec![] };
+        let put = [vec![ok(headers, "")], probed, after].into_iter().flatten().collect();
+        let mut scripted = Scripted::start(put).await;
         let put = scripted.store.put(&key("a.csv"), CSV, sent.into()).await;
         assert_eq!(put.is_ok(), is_taken, "{headers} {sent}: {put:?}");
+        if !is_taken {
+            let requests = scripted.requests();
+            assert_eq!(requests[1].split('?').next(), Some(PUT_PROBE), "{requests:?}");
+            assert_eq!(requests[2].split('?').next(), Some(DELETE_PROBE), "{requests:?}");
+        }
 
-        let scripted = Scripted::start(vec![ok("", BEGUN), ok(headers, "")]).await;
+        let probed = if is_taken { vec![] } else { vec![ok(OF_PROBE, ""), ok("", "")] };
+        let part = [vec![ok("", BEGUN), ok(headers, "")], probed].into_iter().flatten().collect();
+        let scripted = Scripted::start(part).await;
         let upload = scripted.store.begin(&key("a.csv"), CSV).await.expect("an upload");
         let part = upload.part(1, sent.into()).await;
         assert_eq!(part.is_ok(), is_taken, "{headers} {sent}: {part:?}");
@@ -279,6 +294,22 @@ async fn bytes_that_the_store_has_otherwise_than_sent_are_refused() {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn a_store_whose_etags_only_look_like_digests_is_asked_once_and_believed() {
+    let zeros = "etag: \"00000000000000000000000000000000\"\r\n";
+    let taken = || ok(zeros, "");
+    let head = || answer_to_head(zeros, 3);
+    let answers = vec![taken(), taken(), ok("", ""), head(), taken(), head()];
+    let mut scripted = Scripted::start(answers).await;
+    for _ in 0..2 {
+        let put = scripted.store.put(&key("a.csv"), CSV, "abc".into()).await;
+        put.expect("it is taken");
+    }
+    let requests = scripted.requests();
+    let probes = requests.iter().filter(|line| line.contains(".etag"));
+    assert_eq!((requests.len(), probes.count()), (6, 2), "{requests:?}");
 }
 
 fn answer_to_head(headers: &str, size: usize) -> Answer {
