@@ -75,7 +75,8 @@ set_stage() {
     # A worker needs a broker: an exchange that is always there, and nobody who listens.
     export OUTPORT_BROKER_URL=$broker RABBITMQ_JOB_EVENTS_EXCHANGE=amq.topic STREAMING_ENABLED=true
     export STREAMING_CLOUDEVENTS_SOURCE=//outport/bench OUTPORT_BROKER_TOPOLOGY=check OUTPORT_BROKER_UNROUTABLE=accept
-    token=$(cd "$folder" && "$BENCH_BIN/outport" token create --name bench --organization "$organization" --email bench@example.com)
+    token=$(cd "$folder" && "$BENCH_BIN/outport" token create --name bench --organization "$organization" --email bench@example.com \
+        --scopes exports:read,exports:write,resources:read,events:read,events:write)
 }
 
 # start ROLE PORT [NAME=VALUE…]: outport-ROLE with these settings, ready. Its process is ${pid[ROLE]}.

@@ -12,8 +12,13 @@ events=500
 every_ms=50
 promised_ms=50
 [[ $(ulimit -n) == unlimited || $(ulimit -n) -gt $((idle + 1000)) ]] || ulimit -n $((idle + 1000))
-(cd "$root" && cargo build --release --locked --quiet -p outport-client --example stream_load --example stream_drop)
-load=$root/target/release/examples/stream_load
+# With the service, so that what both are made of is built once.
+examples=$BENCH_BIN
+if [[ ! -x $examples/stream_load ]]; then
+    (cd "$root" && cargo build --release --locked --quiet -p outport -p outport-client --bins --examples)
+    examples=$root/target/release/examples
+fi
+load=$examples/stream_load
 
 set_stage 1
 start api "$port"
@@ -28,7 +33,7 @@ measure credit.settled "$subscribers" "$events" "$every_ms" 100
 measure plan.changed "$subscribers" "$events" "$every_ms" 4000 stalled
 
 say "$subscribers followers that lose the server together, and twenty events meanwhile"
-"$root/target/release/examples/stream_drop" "$api" "organization:$organization" "$subscribers" 20
+"$examples/stream_drop" "$api" "organization:$organization" "$subscribers" 20
 
 say "$idle subscribers that only listen"
 stop api

@@ -31,6 +31,8 @@ use crate::api::{
 const TRANSPORT: &str = "websocket";
 /// Bytes of a frame of a client.
 const FRAME_BYTES: usize = 64 * 1024;
+/// Bytes that are read at once: what clients say is short, and each has such a buffer.
+const READ_BYTES: usize = 4 * 1024;
 /// Time from our last words to the client's.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -62,7 +64,10 @@ pub async fn socket(
         Problem::new(ProblemCode::MalformedRequest, "This address takes WebSockets alone.")
     })?;
     let admitted = state.stream.admit()?;
-    let upgrade = upgrade.max_message_size(FRAME_BYTES).max_frame_size(FRAME_BYTES);
+    let upgrade = upgrade
+        .max_message_size(FRAME_BYTES)
+        .max_frame_size(FRAME_BYTES)
+        .read_buffer_size(READ_BYTES);
     Ok(upgrade.on_upgrade(move |socket| serve(state, socket, visitor, admitted)))
 }
 
