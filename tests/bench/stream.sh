@@ -8,7 +8,8 @@
 source "$(dirname "${BASH_SOURCE[0]}")/stage.sh"
 subscribers=${1:-1000}
 idle=${2:-10000}
-events=500
+events=300
+rounds=5
 every_ms=50
 promised_ms=50
 [[ $(ulimit -n) == unlimited || $(ulimit -n) -gt $((idle + 1000)) ]] || ulimit -n $((idle + 1000))
@@ -25,12 +26,18 @@ start api "$port"
 export BENCH_TOKEN=$token
 measure() { "$load" "$api" "organization:$organization" latency "$@" | tee -a "$folder/figures"; }
 
-say "$subscribers subscribers, an event every $every_ms ms"
+say "$subscribers subscribers, an event every $every_ms ms; then one more that is stalled; $rounds rounds"
 measure plan.changed "$subscribers" 50 "$every_ms" 100 >/dev/null
 : >"$folder/figures"
-measure plan.changed "$subscribers" "$events" "$every_ms" 100
-measure credit.settled "$subscribers" "$events" "$every_ms" 100
-measure plan.changed "$subscribers" "$events" "$every_ms" 4000 stalled
+for _ in $(seq "$rounds"); do
+    measure plan.changed "$subscribers" "$events" "$every_ms" 4000
+    measure plan.changed "$subscribers" "$events" "$every_ms" 4000 stalled
+    measure credit.settled "$subscribers" "$events" "$every_ms" 100
+done
+jq -sc 'def median: sort | .[length / 2 | floor];
+    def of(type; stalled): map(select(.type == type and .stalled == stalled)) | {p50: map(.p50Ms) | median, p99: map(.p99Ms) | median};
+    {atOnce: of("plan.changed"; false), besideStalled: of("plan.changed"; true), together: of("credit.settled"; false)}' \
+    "$folder/figures" | tee "$folder/medians"
 
 say "$subscribers followers that lose the server together, and twenty events meanwhile"
 "$examples/stream_drop" "$api" "organization:$organization" "$subscribers" 20
@@ -47,5 +54,5 @@ exec {idling[1]}>&-
 jq -cn --argjson idle "$idle" --argjson before "$before" --argjson after "$after" \
     '{idle: $idle, MiB: (($after - $before) / 1024 | round), KiBEach: (($after - $before) / $idle | . * 10 | round / 10)}'
 
-jq -se --argjson promised "$promised_ms" 'map(select(.type == "plan.changed" and (.stalled | not))) | all(.p99Ms <= $promised)' \
-    "$folder/figures" >/dev/null || { say "an event took more than $promised_ms ms to one of a hundred"; exit 1; }
+jq -e --argjson promised "$promised_ms" '.atOnce.p99 <= $promised' "$folder/medians" >/dev/null ||
+    { say "an event took more than $promised_ms ms to one of a hundred"; exit 1; }

@@ -29,14 +29,16 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
 use tokio_tungstenite::{
-    MaybeTlsStream, WebSocketStream, connect_async,
-    tungstenite::{Message, client::IntoClientRequest as _},
+    MaybeTlsStream, WebSocketStream, connect_async_with_config,
+    tungstenite::{Message, client::IntoClientRequest as _, protocol::WebSocketConfig},
 };
 
 type Failure = Box<dyn Error + Send + Sync>;
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes that a socket reads at once.
+const READ_BYTES: usize = 8 * 1024;
 /// Connections that are being made at once.
 const DIALLING: usize = 64;
 
@@ -90,7 +92,10 @@ impl Server {
         let url = format!("{}/v1/stream", self.url.replacen("http", "ws", 1));
         let mut request = url.into_client_request()?;
         request.headers_mut().insert(AUTHORIZATION, self.bearer.clone());
-        let (mut socket, _) = timeout(PATIENCE, connect_async(request)).await??;
+        // Of each read the whole buffer is cleared first, which is the load's time, not the server's.
+        let config = Some(WebSocketConfig::default().read_buffer_size(READ_BYTES));
+        let dialled = connect_async_with_config(request, config, true);
+        let (mut socket, _) = timeout(PATIENCE, dialled).await??;
         let subscribe = json!({"action": "subscribe", "channel": self.channel});
         socket.send(Message::text(subscribe.to_string())).await?;
         loop {
