@@ -42,12 +42,7 @@ async fn nothing_of_another_tenant_is_there_on_any_route(world: &World) {
     let delivery = delivery(world).await;
     let job = world.jobs().await.remove(0);
     let (_, token_id) = world.make_token(world.caller(), None).await;
-    let stranger = world
-        .token_for(|caller| {
-            caller.organization = OrganizationId::new();
-            caller.user = UserId::new();
-        })
-        .await;
+    let stranger = world.stranger(OrganizationId::new()).await;
     // Every route of the document that names a thing of a tenant.
     let document = serde_json::to_value(outport::api::openapi()).expect("a document");
     let mut tried = Vec::new();

@@ -227,6 +227,15 @@ impl World {
         self.make_token(caller, None).await.0
     }
 
+    /// A token of somebody else, of another tenant.
+    pub async fn stranger(&self, organization: OrganizationId) -> String {
+        self.token_for(|caller| {
+            caller.organization = organization;
+            caller.user = UserId::new();
+        })
+        .await
+    }
+
     pub async fn make_token(
         &self,
         mut caller: Caller,

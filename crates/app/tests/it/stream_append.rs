@@ -1,6 +1,6 @@
 //! Events of other producers.
 
-use outport_domain::id::{OrganizationId, UserId};
+use outport_domain::id::OrganizationId;
 use reqwest::StatusCode;
 use serde_json::{Value, json as j};
 
@@ -159,12 +159,7 @@ async fn addresses_and_credentials_are_taken_out(world: &World) {
 
 async fn a_scope_of_others_is_not_there(world: &World) {
     let other = OrganizationId::new();
-    let stranger = world
-        .token_for(|caller| {
-            caller.organization = other;
-            caller.user = UserId::new();
-        })
-        .await;
+    let stranger = world.stranger(other).await;
     let theirs = world.create_with(&stranger, r#"{"resource":"order"}"#).await;
     for scope in [
         j!({"organization": other.to_string()}),

@@ -1,7 +1,7 @@
 //! Channels over plain requests: pages, cursors, snapshots, and who may see them.
 
 use outport_contract::stream::Channel;
-use outport_domain::id::{OrganizationId, UserId};
+use outport_domain::id::OrganizationId;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json as j};
 
@@ -166,12 +166,7 @@ async fn call(world: &World, token: &str, path: &str) -> (StatusCode, Value) {
 async fn a_channel_is_for_those_who_may_see_all_that_it_is_about(world: &World) {
     world.append_some(1).await;
     let job = world.create().await;
-    let stranger = world
-        .token_for(|caller| {
-            caller.organization = OrganizationId::new();
-            caller.user = UserId::new();
-        })
-        .await;
+    let stranger = world.stranger(OrganizationId::new()).await;
     let restricted = world.token_for(|caller| caller.companies = Some(vec![id(1)])).await;
     let scopeless = world.token_for(|caller| caller.scopes = ["exports:write".into()].into()).await;
     let own = world.token_for(|caller| caller.scopes = ["events:read".into()].into()).await;

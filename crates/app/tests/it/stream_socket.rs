@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outport_domain::id::{OrganizationId, UserId};
+use outport_domain::id::OrganizationId;
 use serde_json::json as j;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -156,12 +156,7 @@ async fn a_bad_frame_ends_the_connection(world: &World) {
 async fn what_is_not_for_a_caller_is_told_as_an_error(world: &World) {
     world.append_some(1).await;
     let job = world.create().await;
-    let stranger = world
-        .token_for(|caller| {
-            caller.organization = OrganizationId::new();
-            caller.user = UserId::new();
-        })
-        .await;
+    let stranger = world.stranger(OrganizationId::new()).await;
     let mut socket = world.socket_of(&stranger).await;
     let organization = world.organization;
     for channel in [

@@ -64,13 +64,8 @@ async fn order(stage: &Stage) -> Checked {
 async fn gathered(stage: &Stage) -> Checked {
     let shared = stage.shared();
     let mut ear = Ear::on(stage.client(), &shared.channel, None).await?;
-    let appending =
-        (0..50).map(|number| stage.append(&shared, "credit.reserved", json!({"number": number})));
-    let mut expected = Vec::new();
-    for one in future::try_join_all(appending).await? {
-        expected.push((one.id.clone(), one.sequence(&shared.channel)?));
-    }
-    expected.sort_by_key(|(_, sequence)| *sequence);
+    let data = (0..50).map(|number| json!({"number": number}));
+    let expected = stage.append_at_once(&shared, "credit.reserved", data).await?;
     let last = expected.last().map_or(0, |(_, sequence)| *sequence);
     let heard = ear.up_to(&shared.channel, last).await?;
     ensure_told(&heard, &expected)?;

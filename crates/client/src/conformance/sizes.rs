@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use futures::{FutureExt as _, future};
+use futures::FutureExt as _;
 use serde_json::json;
 
 use super::{
@@ -59,12 +59,8 @@ async fn split(stage: &Stage) -> Checked {
     let shared = stage.shared();
     let mut ear = Ear::on(stage.client(), &shared.channel, None).await?;
     let text = "x".repeat(stage.message_bytes / 3);
-    let appending = (0..6).map(|_| stage.append(&shared, "credit.reserved", json!({"text": text})));
-    let mut expected = Vec::new();
-    for one in future::try_join_all(appending).await? {
-        expected.push((one.id.clone(), one.sequence(&shared.channel)?));
-    }
-    expected.sort_by_key(|(_, sequence)| *sequence);
+    let data = (0..6).map(|_| json!({"text": text}));
+    let expected = stage.append_at_once(&shared, "credit.reserved", data).await?;
     let last = expected.last().map_or(0, |(_, sequence)| *sequence);
     let heard = ear.up_to(&shared.channel, last).await?;
     let longest = heard.iter().map(|said| said.text.len()).max().unwrap_or_default();

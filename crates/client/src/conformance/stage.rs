@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future;
 use outport_contract::stream::{Channel, Family, Scope, StreamEventType};
 use reqwest::Method;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -147,6 +148,21 @@ impl Stage {
     /// An append as it is.
     pub async fn post(&self, event: &Value) -> Result<Appended, ClientError> {
         post(self.client(), event).await
+    }
+
+    /// Events all at once: their ids and sequences in the place's channel, in that order.
+    pub async fn append_at_once(
+        &self,
+        place: &Place,
+        event_type: &str,
+        data: impl Iterator<Item = Value>,
+    ) -> Result<Vec<(String, u64)>, Flaw> {
+        let appending = data.map(|data| self.append(place, event_type, data));
+        let appended = future::try_join_all(appending).await?;
+        let place = |one: &Appended| Ok((one.id.clone(), one.sequence(&place.channel)?));
+        let mut places = appended.iter().map(place).collect::<Result<Vec<_>, Flaw>>()?;
+        places.sort_by_key(|(_, sequence)| *sequence);
+        Ok(places)
     }
 
     /// So many events, one after the other, that only the application's channel has and that do
