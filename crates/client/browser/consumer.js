@@ -582,10 +582,12 @@ export class Consumer {
     followed.request = 0;
     switch (input.on) {
       case "page":
+        if (!isPage(input.page)) return this.#later(followed);
         return this.#page(followed, input.page);
       case "gone":
         return this.#lose(followed);
       case "snapshot":
+        if (!isSequence(input.snapshot?.sequence)) return this.#later(followed);
         return this.#snapshot(followed, input.snapshot);
       case "refused":
         if (input.status === 401) return this.#endAll("unauthorized");
@@ -611,7 +613,7 @@ export class Consumer {
   /** @param {Followed} followed @param {Snapshot} snapshot */
   #snapshot(followed, snapshot) {
     followed.cursor = snapshot.sequence;
-    followed.epoch = snapshot.epoch;
+    followed.epoch = typeof snapshot.epoch === "string" ? snapshot.epoch : undefined;
     followed.phase = "idle";
     this.#out.push({ do: "snapshot", channel: followed.channel, snapshot });
     this.#subscribe(followed);
@@ -626,6 +628,12 @@ function where(after, epoch) {
 /** What is told to this subscriber alone, without a number. @param {any} event */
 function isNotice(event) {
   return event?.type === "access.revoked" || event?.type === "resync.required";
+}
+
+/** What a proxy answers in the server's place is none. @param {any} page
+ * @returns {page is Page} */
+function isPage(page) {
+  return Array.isArray(page?.events) && isSequence(page.floor) && isSequence(page.head);
 }
 
 /** @param {unknown} value @returns {value is number} */

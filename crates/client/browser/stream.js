@@ -125,14 +125,23 @@ export class Stream {
     this.#inputs.push(input);
     if (this.#isStepping) return;
     this.#isStepping = true;
-    for (let next = this.#inputs.shift(); next !== undefined; next = this.#inputs.shift()) {
-      for (const output of this.#machine.step(next, this.#clock.now())) this.#perform(output);
+    try {
+      for (let next = this.#inputs.shift(); next !== undefined; next = this.#inputs.shift()) {
+        for (const output of this.#machine.step(next, this.#clock.now())) this.#perform(output);
+      }
+    } finally {
+      // What was thrown, as by a `WebSocket` that takes no such address, must not hold up the rest.
+      this.#isStepping = false;
+      this.#wait();
     }
-    this.#isStepping = false;
+  }
+
+  #wait() {
     this.#clock.clear(this.#timer);
-    const { deadline } = this.#machine;
-    if (deadline === Infinity) return;
-    const pause = Math.max(0, Math.ceil(deadline - this.#clock.now()));
+    const now = this.#clock.now();
+    const due = this.#inputs.length > 0 ? now : this.#machine.deadline;
+    if (due === Infinity) return;
+    const pause = Math.max(0, Math.ceil(due - now));
     this.#timer = this.#clock.set(() => this.#take({ on: "tick" }), pause);
   }
 
@@ -193,6 +202,16 @@ export class Stream {
       this.#socket = null;
       this.#take({ on: "closed", code });
     };
+    // Not every WebSocket tells of its end after this; and for `ws`, an error that nobody listens
+    // to ends the process.
+    socket.onerror = () => this.#giveUp(socket);
+  }
+
+  /** What it says later is of no interest. @param {WebSocket | null} socket */
+  #giveUp(socket) {
+    if (socket !== this.#socket) return;
+    this.#close();
+    this.#take({ on: "closed", code: 1006 });
   }
 
   #close() {
@@ -213,11 +232,7 @@ export class Stream {
       (token) => {
         if (socket === this.#socket) socket?.send(JSON.stringify({ action: "auth", token }));
       },
-      () => {
-        if (socket !== this.#socket) return;
-        this.#close();
-        this.#take({ on: "closed", code: 1006 });
-      },
+      () => this.#giveUp(socket),
     );
   }
 

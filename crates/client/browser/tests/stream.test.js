@@ -175,6 +175,50 @@ test("what breaks is replaced after a pause, and says nothing more", async () =>
   assert.deepEqual(it.told, [...states, [11, JOB]]);
 });
 
+test("an error is the end of a connection, whether or not it tells so itself", async () => {
+  const it = world();
+  it.stream.start();
+  const [first] = it.sockets;
+  first.onerror();
+  first.onclose({ code: 4403 });
+  first.onerror();
+  assert.ok(first.isClosed);
+  it.clock.move(500);
+  assert.equal(it.sockets.length, 2);
+  assert.deepEqual(it.told, ["connecting", "waiting", "connecting"]);
+});
+
+test("what a WebSocket throws goes to the caller, and the stream goes on", () => {
+  const it = world({ WebSocket: /** @type {any} */ (refusing) });
+  assert.throws(() => it.stream.start(), /no such address/);
+  assert.deepEqual(it.told, ["connecting"]);
+  it.stream.stop();
+  assert.deepEqual(it.told, ["connecting", "stopped"]);
+  assert.throws(() => it.stream.start(), /no such address/);
+  assert.equal(it.clock.timers.length, 1);
+});
+
+function refusing() {
+  throw new Error("no such address");
+}
+
+test("an answer of 200 that is no page is asked for again", async () => {
+  const it = world();
+  await live(it);
+  batch(it.sockets[0], 12);
+  await turn();
+  it.asked[0]?.answer(200, null);
+  await turn();
+  it.clock.move(500);
+  await turn();
+  it.asked[1]?.answer(200, { epoch: "e1", floor: 0, head: 12, events: [event(11)] });
+  await turn();
+  assert.deepEqual(it.told.slice(2), [
+    [11, JOB],
+    [12, JOB],
+  ]);
+});
+
 test("after silence for two heartbeats a connection is given up for another one", async () => {
   const it = world({ heartbeat: 1_000 });
   await live(it);
