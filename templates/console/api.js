@@ -44,12 +44,21 @@ const LARGE = 64 * 1024 * 1024;
 
 /** An answer that is no success, or none at all. */
 export class Problem extends Error {
-  /** @param {number} status 0 when there was no answer @param {any} body */
-  constructor(status, body) {
+  /**
+   * @param {number} status 0 when there was no answer @param {any} body
+   * @param {number} [retryAfter] milliseconds
+   */
+  constructor(status, body, retryAfter = 0) {
     super(body?.detail ?? body?.title ?? "The service does not answer.");
     this.status = status;
+    this.retryAfter = retryAfter;
     /** @type {FieldFault[]} */
     this.errors = body?.errors ?? [];
+  }
+
+  /** Whether the same may be answered another time. */
+  get mayPass() {
+    return this.status === 0 || this.status === 429 || this.status >= 500;
   }
 }
 
@@ -65,14 +74,14 @@ export class Api {
 
   /** @param {string} path */
   async get(path) {
-    return (await this.#call("GET", path)).json();
+    return content(await this.#call("GET", path));
   }
 
   /** @param {string} path @param {unknown} [body] @param {Record<string, string>} [headers] */
   async post(path, body, headers = {}) {
     const type = body === undefined ? undefined : { "content-type": "application/json" };
     const text = body === undefined ? null : JSON.stringify(body);
-    return (await this.#call("POST", path, { ...headers, ...type }, text)).json();
+    return content(await this.#call("POST", path, { ...headers, ...type }, text));
   }
 
   /**
@@ -113,6 +122,16 @@ export class Api {
       throw new Problem(0, null);
     });
     if (answer.ok) return answer;
-    throw new Problem(answer.status, await answer.json().catch(() => null));
+    // A date, which proxies may send, is taken for none.
+    const seconds = Number(answer.headers.get("retry-after") ?? 0);
+    const problem = await answer.json().catch(() => null);
+    throw new Problem(answer.status, problem, Math.max(0, seconds * 1_000 || 0));
   }
+}
+
+/** An answer that breaks off is none. @param {Response} answer @returns {Promise<any>} */
+function content(answer) {
+  return answer.json().catch(() => {
+    throw new Problem(0, null);
+  });
 }

@@ -15,8 +15,10 @@ const PAGE = 50;
 const MOST_FOLLOWED = 100;
 /** Events of exports without a card that are kept: as many as the stream remembers to have told. */
 const MOST_KEPT = 10_000;
-/** Between two looks where there is no stream, in milliseconds. */
+/** Between two looks where there is no stream, or no answer, in milliseconds. */
 const LOOK = 5_000;
+/** No answer is waited for longer, whatever the service says, in milliseconds. */
+const LONGEST_PAUSE = 3_600_000;
 const EXPIRED = "The token is not accepted any more.";
 /** @type {Record<string, string>} */
 const CONNECTION = {
@@ -49,6 +51,9 @@ class Desk {
   /** @type {string | null} */
   #older = null;
   #timer;
+  /** What the API did not answer and is asked again, by path. @type {Map<string, number>} */
+  #again = new Map();
+  #isClosed = false;
 
   /** @param {Api} api @param {string} token @param {(reason: string) => void} signOut */
   constructor(api, token, signOut) {
@@ -73,7 +78,9 @@ class Desk {
   }
 
   close() {
+    this.#isClosed = true;
     clearInterval(this.#timer);
+    this.#again.forEach((timer) => clearTimeout(timer));
     this.stream.stop();
     the("cards").replaceChildren();
   }
@@ -201,12 +208,36 @@ class Desk {
   }
 
   /** @param {string} id */
-  async #refresh(id) {
-    const view = await this.api.get(`v1/exports/${id}`).catch((error) => {
-      // Out of this caller's reach, or the stream will tell more.
+  #refresh(id) {
+    return this.#ask(`v1/exports/${id}`, (view) => this.#show(view));
+  }
+
+  /** What a person can request. */
+  offer() {
+    return this.#ask("v1/resources", ({ items }) => form.offer(items));
+  }
+
+  /**
+   * Asks until there is an answer, or none to be had: what led here happens once.
+   * @param {string} path @param {(answer: any) => void} take
+   */
+  async #ask(path, take) {
+    clearTimeout(this.#again.get(path));
+    this.#again.delete(path);
+    try {
+      const answer = await this.api.get(path);
+      if (!this.#isClosed) take(answer);
+    } catch (error) {
       if (!(error instanceof Problem)) throw error;
-    });
-    if (view !== undefined) this.#show(view);
+      if (this.#isClosed) return;
+      if (error.status === 401) this.signOut(EXPIRED);
+      // All else is out of this caller's reach.
+      if (!error.mayPass) return;
+      const pause = Math.min(LONGEST_PAUSE, Math.max(LOOK, error.retryAfter));
+      // Another question may have been under way, and have failed before.
+      clearTimeout(this.#again.get(path));
+      this.#again.set(path, setTimeout(() => this.#ask(path, take), pause));
+    }
   }
 
   /** @param {import("./consumer.js").State} state */
@@ -281,13 +312,14 @@ async function enter(token) {
   const api = new Api(document.baseURI, token);
   try {
     const page = await api.get(`v1/exports?limit=${PAGE}`);
-    const resources = await api.get("v1/resources").catch(() => ({ items: [] }));
+    const resources = await api.get("v1/resources").catch(() => null);
     sessionStorage.setItem(STORED, token);
     desk = new Desk(api, token, showDoor);
-    form.offer(resources.items);
+    form.offer(resources?.items ?? []);
     the("sign-in").hidden = true;
     for (const id of ["desk", "sign-out"]) the(id).hidden = false;
     desk.open(page.items, page.nextCursor);
+    if (resources === null) desk.offer();
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     showDoor(error.message);
