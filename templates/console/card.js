@@ -100,19 +100,25 @@ export class Card {
   /** @param {StreamEvent} event */
   #apply({ type, time, data }) {
     const [family, word = ""] = type.split(".");
+    const { state, stage, done, total, totalIsEstimate, position } = data ?? {};
     if (family === "stage") {
-      this.stages[data["stage"]] = word === "progress" ? "started" : word;
+      if (STAGES.includes(stage)) this.stages[stage] = word === "progress" ? "started" : word;
       const { progress, status } = this.view;
-      if (hasEnded(status) || typeof data["done"] !== "number") return false;
-      if (data["stage"] !== "generate" || data["done"] < progress.done) return false;
-      const { stage, done, total = null, totalIsEstimate = false } = /** @type {any} */ (data);
-      this.view.progress = { stage, done, total, totalIsEstimate };
+      if (hasEnded(status) || !isAmount(done)) return false;
+      if (stage !== "generate" || done < progress.done) return false;
+      this.view.progress = {
+        stage,
+        done,
+        total: isAmount(total) ? total : null,
+        totalIsEstimate: totalIsEstimate === true,
+      };
       return false;
     }
-    if (type === "queue.position") this.view.queuePosition = data["position"];
-    const status = STATUS[data["state"]];
+    if (type === "queue.position") this.view.queuePosition = isAmount(position) ? position : null;
+    const isKnown = family === "job" && Object.hasOwn(STATUS, text(state));
+    const status = isKnown ? STATUS[text(state)] : undefined;
     const before = this.view.status;
-    if (family !== "job" || status === undefined || hasEnded(before)) return false;
+    if (status === undefined || hasEnded(before)) return false;
     if (time < this.#toldAt) return hasEnded(status);
     this.#toldAt = time;
     if (status === "PROCESSING") {
@@ -274,40 +280,59 @@ export function size(bytes) {
   return `${(bytes / 1024 ** power).toFixed(power === 0 ? 0 : 1)} ${units[power]}`;
 }
 
+/** @param {unknown} value @returns {value is number} */
+const isAmount = (value) => typeof value === "number" && Number.isFinite(value) && value >= 0;
+
+/**
+ * Others tell events, too, and what `data` has is theirs: an object may not even become a text.
+ * @param {unknown} value
+ */
+const text = (value) => (typeof value === "object" || value === undefined ? "…" : String(value));
+
+/** @param {unknown} value */
+const amount = (value) => (isAmount(value) ? number.format(value) : text(value));
+
 /** @param {StreamEvent} event */
 function line(event) {
   const entry = document.createElement("li");
   entry.dataset["event"] = event.id;
-  const [time, type, text] = ["time", "code", "span"].map((name) => document.createElement(name));
-  if (time === undefined || type === undefined || text === undefined) return entry;
+  const [time, type, told] = ["time", "code", "span"].map((name) => document.createElement(name));
+  if (time === undefined || type === undefined || told === undefined) return entry;
   time.textContent = clock.format(new Date(event.time));
   time.title = event.time;
   type.textContent = event.type;
   if (event.type === "log.batch") {
-    for (const { level, message } of event.data["lines"] ?? []) {
+    const lines = event.data?.["lines"];
+    for (const logged of Array.isArray(lines) ? lines : []) {
+      const [level, message] = [text(logged?.level), text(logged?.message)];
       const row = document.createElement("span");
-      row.dataset["level"] = String(level).toLowerCase();
-      row.textContent = `${text.childElementCount > 0 ? "\n" : ""}${level}: ${message}`;
-      text.append(row);
+      row.dataset["level"] = level.toLowerCase();
+      row.textContent = `${told.childElementCount > 0 ? "\n" : ""}${level}: ${message}`;
+      told.append(row);
     }
   } else {
-    text.textContent = words(event);
+    told.textContent = words(event);
   }
-  entry.append(time, type, text);
+  entry.append(time, type, told);
   return entry;
 }
 
 /** @param {StreamEvent} event */
 function words({ type, data }) {
-  const { state, stage, done, total, totalIsEstimate, position, attempt, at, code, message } = data;
-  const { rows, bytes } = data;
+  const { state, stage, done, total, totalIsEstimate, position, attempt, at, code, message } =
+    data ?? {};
+  const { rows, bytes } = data ?? {};
   if (type.startsWith("stage.")) {
-    const of =
-      total === null ? "" : ` of ${totalIsEstimate ? "about " : ""}${number.format(total)}`;
-    return done === null ? stage : `${stage}: ${number.format(done)}${of}`;
+    const of = total === null ? "" : ` of ${totalIsEstimate ? "about " : ""}${amount(total)}`;
+    return done === null ? text(stage) : `${text(stage)}: ${amount(done)}${of}`;
   }
-  if (type === "queue.position") return `position ${position}`;
-  if (type === "retry.scheduled") return `attempt ${attempt} at ${at} (${code})`;
-  if (type === "usage.recorded") return `${number.format(rows)} rows, ${size(bytes)}`;
-  return [state, code, message].filter((word) => word !== undefined).join(" · ");
+  if (type === "queue.position") return `position ${text(position)}`;
+  if (type === "retry.scheduled") return `attempt ${text(attempt)} at ${text(at)} (${text(code)})`;
+  if (type === "usage.recorded") {
+    return `${amount(rows)} rows, ${isAmount(bytes) ? size(bytes) : text(bytes)}`;
+  }
+  return [state, code, message]
+    .filter((word) => word !== undefined && word !== null)
+    .map(text)
+    .join(" · ");
 }

@@ -36,6 +36,32 @@ NAMELESS = """
   .map((it) => it.outerHTML)
 """
 
+# Types of events that a card does not draw: others put what they like into them.
+UNDRAWN = """
+async (view) => {
+  const { Card } = await import("/console/card.js");
+  const { TYPES } = await import("/console/consumer.js");
+  const textless = { toString: 1, valueOf: 1 };
+  const values = [undefined, null, true, -1, 1e308, "constructor", textless, [null, textless],
+    [{ level: textless, message: textless }]];
+  const members = ["state", "done", "total", "totalIsEstimate", "position", "attempt", "at", "code",
+    "message", "rows", "bytes", "lines", "stage"];
+  const datas = values.flatMap((value) => {
+    const data = Object.fromEntries(members.map((member) => [member, value]));
+    return [value, data, { ...data, stage: "generate", done: 1e9 }];
+  });
+  const time = "2026-01-01T00:00:00Z";
+  const cards = TYPES.map((type) => {
+    const card = new Card({ ...view, status: "PROCESSING" }, { open() {}, news() {} });
+    card.element.querySelector("details").open = true;
+    datas.forEach((data, index) => card.take({ id: `evt_${index}`, stream: {}, type, time, data }));
+    return [type, card.element.querySelector(".events")];
+  });
+  await new Promise((drawn) => requestAnimationFrame(drawn));
+  return cards.filter(([, events]) => events.childElementCount < datas.length).map(([it]) => it);
+}
+"""
+
 
 class Network:
     """A port that leads to another one, until it is cut."""
@@ -239,6 +265,7 @@ class Visit:
             f" {run}; return differences(Consumer, JSON.parse(table)); }}",
             table.read_text(encoding="utf-8"),
         )
+        self.seen["differences"] += await page.evaluate(UNDRAWN, self.seen["job"])
         # Signed in again after a reload, and not after signing out.
         await page.reload()
         await expect(page.locator(".card")).to_have_count(2)
