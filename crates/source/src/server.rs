@@ -1,7 +1,7 @@
 //! What the servers that are reached through sqlx have in common: when an error came, what a lost
 //! connection means, and the last words of a reader.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use outport_domain::failure::FailureCode;
 use sqlx::Connection;
@@ -60,12 +60,22 @@ pub(crate) fn not_of_the_server(error: &sqlx::Error, stage: Stage) -> SourceErro
             SourceError::new(FailureCode::SourceUnreachable, "the connection's URL is not valid")
                 .abandoned()
         }
-        sqlx::Error::Tls(_) => SourceError::new(
-            FailureCode::SourceUnreachable,
-            "no encrypted connection to the source database could be made",
-        ),
+        sqlx::Error::Tls(_) => unencrypted(),
+        // Certificates that do not fit, of either side, come as what the socket could not read.
+        sqlx::Error::Io(error)
+            if stage == Stage::Connect && error.kind() == io::ErrorKind::InvalidData =>
+        {
+            unencrypted()
+        }
         _ => lost(stage),
     }
+}
+
+fn unencrypted() -> SourceError {
+    SourceError::new(
+        FailureCode::SourceUnreachable,
+        "no encrypted connection to the source database could be made",
+    )
 }
 
 /// A server's own words, short and without control characters.

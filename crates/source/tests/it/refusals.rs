@@ -162,6 +162,24 @@ async fn a_server_that_never_answers_is_given_up() {
     drop(listener);
 }
 
+/// A server of tests may not offer TLS at all, which is told alike.
+#[tokio::test]
+async fn a_certificate_of_an_unknown_authority_is_told_from_a_server_that_is_away() {
+    for mode in ["verify-ca", "verify-full"] {
+        let mut url = url::Url::parse(&postgres_url()).expect("a URL");
+        url.set_query(Some(&format!("sslmode={mode}")));
+        let error = postgres_source(url.into()).check().await.expect_err("a stranger");
+        assert_eq!(
+            (error.code, error.message.as_str()),
+            (
+                FailureCode::SourceUnreachable,
+                "no encrypted connection to the source database could be made"
+            ),
+            "{mode}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn an_unknown_role_is_refused_for_good() {
     let source = with_authority("outport_no_such_role", None);
