@@ -108,6 +108,16 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// Whether it is the same connection and leads to the same place, seen by the same user. A
+    /// password, the encryption of the way and metadata change how it is reached, not which.
+    pub fn reads_like(&self, other: &Self) -> bool {
+        fn place(one: &Connection) -> (ConnectionId, ConnectionKind, u16, [&str; 4], Option<&str>) {
+            let names = [&one.name, &one.host, &one.database, &one.username];
+            (one.id, one.kind, one.port, names.map(String::as_str), one.schema.as_deref())
+        }
+        place(self) == place(other)
+    }
+
     /// One that is yet to be filled in.
     pub fn blank(id: ConnectionId, organization: OrganizationId, now: DateTime<Utc>) -> Self {
         Self {

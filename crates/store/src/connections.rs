@@ -6,8 +6,9 @@ use outport_domain::{
     id::{ConnectionId, OrganizationId},
 };
 use sea_orm::{
-    ActiveModelTrait as _, ColumnTrait as _, DbErr, EntityTrait as _, IntoActiveModel as _,
-    PaginatorTrait as _, QueryFilter as _, QueryOrder as _, QuerySelect as _, Select, SqlErr,
+    ActiveModelTrait as _, ColumnTrait as _, ConnectionTrait, DbErr, EntityTrait as _,
+    IntoActiveModel as _, PaginatorTrait as _, QueryFilter as _, QueryOrder as _, QuerySelect as _,
+    Select, SqlErr,
 };
 
 use crate::{
@@ -94,6 +95,38 @@ pub async fn find_by_name(
     row.map(read).transpose()
 }
 
+/// The connections of this organization that have one of these names.
+pub async fn find_by_names(
+    store: &Store,
+    organization: OrganizationId,
+    names: &[&str],
+) -> Result<Vec<Connection>, StoreError> {
+    named(store.reader(), organization, names).await
+}
+
+/// The same by any connection to our own state.
+pub(crate) async fn named(
+    connection: &impl ConnectionTrait,
+    organization: OrganizationId,
+    names: &[&str],
+) -> Result<Vec<Connection>, StoreError> {
+    let asked = of(organization).filter(Column::Name.is_in(names.iter().copied()));
+    let rows = asked.order_by_asc(Column::Id).all(connection).await?;
+    rows.into_iter().map(read).collect()
+}
+
+/// A connection of this organization as it stands, for who changes or deletes it: nobody else does
+/// before this transaction ends.
+pub async fn hold(
+    tx: &Tx,
+    organization: OrganizationId,
+    id: ConnectionId,
+) -> Result<Option<Connection>, StoreError> {
+    // Silently without a lock on SQLite, where the transaction is the lock.
+    let held = of(organization).filter(Column::Id.eq(id.uuid())).lock_exclusive();
+    held.one(tx.connection()).await?.map(read).transpose()
+}
+
 /// The connections of an organization, of a product's when one is named. Pages count from 1.
 pub async fn list(
     store: &Store,
@@ -117,7 +150,7 @@ pub async fn list(
     Ok(Listed { items: rows.into_iter().map(read).collect::<Result<_, _>>()?, total })
 }
 
-/// Writes a changed connection. After [`Changed::NameTaken`] nothing more can be written in this
+/// Writes a changed connection whole: as [`hold`] gave it, but for the change. After [`Changed::NameTaken`] nothing more can be written in this
 /// transaction.
 pub async fn update(tx: &mut Tx, connection: &Connection) -> Result<Changed, StoreError> {
     if is_name_taken(tx, connection).await? {

@@ -4,10 +4,15 @@
 //! What an identity stands for is a row of `idempotency_keys` that no caller can name: its user
 //! and its token are nil. The organization's turn row is locked before it is looked at, so two
 //! requests of one identity come one after the other.
+//!
+//! The same lock keeps a connection and its jobs apart: [`submit()`] looks once more under it at
+//! the connections that the job reads, and who would take one from under a job looks under it for
+//! jobs, by [`is_in_use`].
 
 use std::time::Duration;
 
 use outport_domain::{
+    connection::Connection,
     id::OrganizationId,
     job::{ExportJob, JobKind, JobStatus},
 };
@@ -18,11 +23,12 @@ use sea_orm::{
 use uuid::Uuid;
 
 use crate::{
-    Store, StoreError, Tx,
+    Store, StoreError, Tx, connections,
     entity::{idempotency_key, job},
     hints::Topic,
     instant, job_row,
     submit::{self, NewJob, Submitted},
+    turns,
 };
 
 /// How long a request is the same as an earlier one whose job has ended.
@@ -31,38 +37,40 @@ pub const SAME_FOR: Duration = Duration::from_mins(5);
 /// How long a row is kept for a job that has not ended: longer than any waits.
 const KEPT: Duration = Duration::from_hours(24 * 90);
 
-/// Inserts a job, unless its identity stands for one already.
+/// Inserts a job, unless its identity stands for one already. `None` when the stored connections
+/// that it reads are not those that were `seen`, or lead elsewhere now: nothing was written.
 pub async fn submit(
     tx: &mut Tx,
     job: &NewJob,
     identity: [u8; 32],
+    seen: &[Connection],
     queued_per_organization: u32,
-) -> Result<Submitted, StoreError> {
+) -> Result<Option<Submitted>, StoreError> {
     let organization = job.scope.organization.uuid();
-    lock_turn(tx, organization).await?;
+    turns::lock(tx, organization).await?;
     let key = key_of(&identity);
     let now = tx.now().await?;
     if let Some(known) = known(tx.connection(), organization, key.clone(), now).await? {
         // Claims have passed over the locked turn row.
         tx.touch(Topic::Jobs);
-        return Ok(Submitted::Repeated(known));
+        return Ok(Some(Submitted::Repeated(known)));
+    }
+    // What a job of this kind has for columns are its connections.
+    let names: Vec<&str> = job.columns.iter().map(String::as_str).collect();
+    let stored = connections::named(tx.connection(), job.scope.organization, &names).await?;
+    if !are_the_same(seen, &stored) {
+        return Ok(None);
     }
     let submitted = submit::submit(tx, job, None, queued_per_organization).await?;
     if let Submitted::Created(job) = &submitted {
         remember(tx, organization, key, identity, job).await?;
     }
-    Ok(submitted)
+    Ok(Some(submitted))
 }
 
-/// Makes the turn row if it is not there, and locks it.
-async fn lock_turn(tx: &Tx, organization: Uuid) -> Result<(), StoreError> {
-    tx.run(
-        "INSERT INTO turns (organization_id, queued, running, last_turn_at) VALUES ($1, 0, 0, 0) \
-         ON CONFLICT (organization_id) DO UPDATE SET queued = turns.queued",
-        [organization.into()],
-    )
-    .await?;
-    Ok(())
+/// Both in the order of their ids.
+fn are_the_same(seen: &[Connection], stored: &[Connection]) -> bool {
+    seen.len() == stored.len() && seen.iter().zip(stored).all(|(one, now)| one.reads_like(now))
 }
 
 /// The job that an identity stands for, looked at without a lock: [`submit()`] decides.
@@ -126,13 +134,16 @@ async fn remember(
 }
 
 /// Whether a job of this organization that has not ended reads this connection, which exports of
-/// these resources do.
+/// these resources do. The answer holds until the transaction ends: no job begins before.
 pub async fn is_in_use(
-    store: &Store,
+    tx: &mut Tx,
     organization: OrganizationId,
     connection: &str,
     resources: &[&str],
 ) -> Result<bool, StoreError> {
+    turns::lock(tx, organization.uuid()).await?;
+    // Claims have passed over the locked turn row.
+    tx.touch(Topic::Jobs);
     let exports = Condition::all()
         .add(job::Column::Kind.eq(JobKind::Export.name()))
         .add(job::Column::Resource.is_in(resources.iter().copied()));
@@ -142,7 +153,7 @@ pub async fn is_in_use(
         .filter(job::Column::OrganizationId.eq(organization.uuid()))
         .filter(job::Column::Status.is_in(unfinished.map(JobStatus::name)))
         .filter(reading)
-        .all(store.reader())
+        .all(tx.connection())
         .await?;
     for row in &rows {
         let job = job_row::read(row)?;

@@ -6,9 +6,9 @@
 //! *delivery* is the duty of one handler towards one event; a *receipt* says that it was done.
 //!
 //! **Invariants.** What must commit together takes a [`Tx`]; there is no overload for a pool.
-//! Locks are taken in one order: turn, job, events, channels. Leases are measured by the database's
-//! clock. An event row and its deliveries are of the same commit as the change they tell of.
-//! Finders that enforce tenancy have the short name.
+//! Locks are taken in one order: connection, turn, job, events, channels. Leases are measured by
+//! the database's clock. An event row and its deliveries are of the same commit as the change they
+//! tell of. Finders that enforce tenancy have the short name.
 //!
 //! **Absent on purpose.** Handlers, object stores and sources: the store knows what is to be
 //! done, never how.

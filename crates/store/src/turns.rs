@@ -6,6 +6,18 @@ use uuid::Uuid;
 
 use crate::{StoreError, Tx, entity::job};
 
+/// Locks an organization's turn row, and makes it if it is not there: until the transaction ends
+/// no job of the organization begins or ends. Claims pass over it meanwhile.
+pub async fn lock(tx: &Tx, organization: Uuid) -> Result<(), StoreError> {
+    tx.run(
+        "INSERT INTO turns (organization_id, queued, running, last_turn_at) VALUES ($1, 0, 0, 0) \
+         ON CONFLICT (organization_id) DO UPDATE SET queued = turns.queued",
+        [organization.into()],
+    )
+    .await?;
+    Ok(())
+}
+
 /// Locks a job for a change of its state: its organization's turn row, then its own row.
 pub async fn lock_job(tx: &Tx, job: Uuid) -> Result<Option<job::Model>, StoreError> {
     let sql = format!(

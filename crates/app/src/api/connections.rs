@@ -13,17 +13,14 @@ use axum::{
 };
 use chrono::Utc;
 use outport_domain::{
-    caller::Permission,
-    connection::{Connection, ConnectionKind},
-    data_request,
-    id::ConnectionId,
-    resource::Resource,
+    caller::Permission, connection::Connection, data_request, id::ConnectionId, resource::Resource,
 };
 use outport_pipeline::{
     connections::{Secrets, Unusable},
     fetcher::{Fault, Refused, prepare},
 };
 use outport_store::{
+    Tx,
     connections::{self, Changed},
     fetcher as jobs,
 };
@@ -178,8 +175,9 @@ async fn find(
     Ok(connection)
 }
 
-/// Refuses what would be taken from under a job that has not ended.
-async fn check_unused(state: &ApiState, connection: &Connection) -> Result<(), Refusal> {
+/// Refuses what would be taken from under a job that has not ended; gives the transaction back,
+/// in which no job begins after this, to who takes it.
+async fn unused(state: &ApiState, mut tx: Tx, connection: &Connection) -> Result<Tx, Refusal> {
     let name = &connection.name;
     // A configured connection of this name goes before the stored one.
     let reads = |resource: &&Arc<Resource>| {
@@ -187,21 +185,25 @@ async fn check_unused(state: &ApiState, connection: &Connection) -> Result<(), R
     };
     let resources: Vec<&str> =
         state.catalogue.0.values().filter(reads).map(|one| one.name.as_str()).collect();
-    if jobs::is_in_use(&state.store, connection.organization, name, &resources).await? {
-        let message = format!("A job that has not ended reads '{name}'.");
-        return Err(Refusal::new(FetCode::JobInProgress, message));
+    if !jobs::is_in_use(&mut tx, connection.organization, name, &resources).await? {
+        return Ok(tx);
     }
-    Ok(())
+    // Claims have passed over what was locked, and hear of the commit.
+    tx.commit().await?;
+    let message = format!("A job that has not ended reads '{name}'.");
+    Err(Refusal::new(FetCode::JobInProgress, message))
 }
 
-/// Whether a change leads a connection elsewhere, or lets it see something else. A password, the
-/// encryption of the way and metadata do not.
-fn reads_otherwise(before: &Connection, after: &Connection) -> bool {
-    fn place(one: &Connection) -> (ConnectionKind, u16, [&str; 4], Option<&str>) {
-        let names = [&one.name, &one.host, &one.database, &one.username];
-        (one.kind, one.port, names.map(String::as_str), one.schema.as_deref())
-    }
-    place(before) != place(after)
+/// A connection as a body changes it, with its secrets.
+fn changed(
+    facade: &Facade,
+    body: &str,
+    before: Connection,
+) -> Result<(Connection, Secrets), Refusal> {
+    let keys = facade.connections.credentials();
+    let secrets = Secrets::open(keys, before.id, &before.credentials)
+        .map_err(|error| Unusable::Credentials(before.name.clone(), error))?;
+    read(body, before, Some(secrets))
 }
 
 /// Changes what the body names; the password stays unless there is a new one.
@@ -226,21 +228,23 @@ pub async fn update(
     AskedBody(body): AskedBody,
 ) -> Result<Response, Refusal> {
     let facade = facade(&state)?;
-    let before = find(&state, caller, &product, &id).await?;
-    let keys = facade.connections.credentials();
-    let secrets = Secrets::open(keys, before.id, &before.credentials)
-        .map_err(|error| Unusable::Credentials(before.name.clone(), error))?;
-    let (mut connection, secrets) = read(&body, before.clone(), Some(secrets))?;
-    if reads_otherwise(&before, &connection) {
-        check_unused(&state, &before).await?;
-    }
-    connection.credentials = secrets.seal(keys, connection.id);
-    connection.updated_at = Utc::now();
-    check_host(facade, &connection).await?;
+    let found = find(&state, caller, &product, &id).await?;
+    let (organization, id) = (found.organization, found.id);
+    // Looking a host up takes its time, so it comes before the transaction. The host that is
+    // written is this one, or one that whoever else wrote it had looked up as well.
+    check_host(facade, &changed(facade, &body, found)?.0).await?;
     let mut tx = state.store.begin().await?;
-    let changed = connections::update(&mut tx, &connection).await?;
+    // Everything else is asked of the connection as it stands, and nobody else changes it now.
+    let before = connections::hold(&tx, organization, id).await?.ok_or_else(no_connection)?;
+    let (mut connection, secrets) = changed(facade, &body, before.clone())?;
+    if !connection.reads_like(&before) {
+        tx = unused(&state, tx, &before).await?;
+    }
+    connection.credentials = secrets.seal(facade.connections.credentials(), connection.id);
+    connection.updated_at = Utc::now();
+    // A refusal ends the transaction without a trace.
+    done(connections::update(&mut tx, &connection).await?, &connection)?;
     tx.commit().await?;
-    done(changed, &connection)?;
     Ok((Outcome::Ok.status(), Json(ConnectionView::new(connection))).into_response())
 }
 
@@ -263,9 +267,11 @@ pub async fn delete(
     _: NoQuery,
     Asked(id): Asked<Segment>,
 ) -> Result<Response, Refusal> {
-    let connection = find(&state, caller, &product, &id).await?;
-    check_unused(&state, &connection).await?;
-    let mut tx = state.store.begin().await?;
+    let found = find(&state, caller, &product, &id).await?;
+    let tx = state.store.begin().await?;
+    let held = connections::hold(&tx, found.organization, found.id).await?;
+    let connection = held.ok_or_else(no_connection)?;
+    let mut tx = unused(&state, tx, &connection).await?;
     let deleted = connections::delete(&mut tx, connection.organization, connection.id).await?;
     tx.commit().await?;
     if deleted { Ok(Outcome::NoContent.into_response()) } else { Err(no_connection()) }
@@ -355,7 +361,9 @@ pub async fn validate_schema(
     let facade = facade(&state)?;
     let caller = whole_caller(caller, Permission::ConnectionsAdmin)?;
     let asked = data_request::parse_mapped_fields(&body).map_err(Refusal::fields)?;
-    product.check_all(&state.store, caller.organization, asked.keys()).await?;
+    let names: Vec<&str> = asked.keys().map(String::as_str).collect();
+    let stored = connections::find_by_names(&state.store, caller.organization, &names).await?;
+    product.check_all(&stored)?;
     let refused = prepare(&facade.connections, caller.organization, &asked).await.err();
     let (outcome, view) = match refused {
         None => (Outcome::Ok.status(), ValidationView::success()),

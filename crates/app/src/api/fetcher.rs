@@ -8,7 +8,7 @@ mod product;
 mod refusal;
 mod view;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -26,7 +26,7 @@ use outport_domain::{
 };
 use outport_pipeline::{connections::Connections, fetcher::prepare};
 use outport_store::{
-    fetcher,
+    connections, fetcher,
     jobs::{self, CancelOutcome},
     submit::{NewJob, Submitted},
 };
@@ -55,6 +55,8 @@ pub struct Facade {
     pub tests: RateLimiter<OrganizationId>,
 }
 
+/// How often the connections of one request are looked at, when they change meanwhile.
+const LOOKS: u32 = 3;
 /// Tests of all connections of an organization a minute.
 const TESTS_PER_MINUTE: u32 = 10;
 
@@ -99,7 +101,7 @@ pub fn whole_caller(caller: Authorized, permission: Permission) -> Result<Caller
         (status = 400, description = "The request is wrong, also where it does not fit the tables", body = RefusalView),
         (status = 422, description = "It names connections that are not there, or of another product", body = RefusalView),
         (status = 429, description = "Too many requests or waiting jobs", body = RefusalView),
-        (status = 503, description = "A connection's database does not answer", body = RefusalView),
+        (status = 503, description = "A connection's database does not answer, or its connections change all the time", body = RefusalView),
     ))]
 pub async fn create(
     State(state): State<Arc<ApiState>>,
@@ -111,30 +113,49 @@ pub async fn create(
     let facade = facade(&state)?;
     let caller = whole_caller(caller, Permission::FetcherRun)?;
     let request = data_request::parse(&body).map_err(Refusal::fields)?;
-    let organization = caller.organization;
-    let identity = request.identity.0;
-    product.check_all(&state.store, organization, request.connections.keys()).await?;
-    if let Some(job) = fetcher::known_job(&state.store, organization, identity).await? {
-        return Ok(accepted(&state, Outcome::Ok, &job));
-    }
-    prepare(&facade.connections, organization, &request.connections).await?;
-    let job = new_job(state.application.clone(), caller, body, request);
-    let most = state.limits.queued_per_organization;
-    let mut tx = state.store.begin().await?;
-    let submitted = fetcher::submit(&mut tx, &job, identity, most).await?;
-    tx.commit().await?;
-    match submitted {
+    let job = new_job(state.application.clone(), caller, body, &request);
+    match submit(&state, facade, &product, &request, &job).await? {
         Submitted::Created(job) => Ok(accepted(&state, Outcome::Accepted, &job)),
         Submitted::Repeated(job) => Ok(accepted(&state, Outcome::Ok, &job)),
         Submitted::QueueFull | Submitted::KeyReused => {
             let detail = "The organization has too many waiting jobs.";
             let problem = Problem::new(ProblemCode::QueueFull, detail);
-            Err(problem.retry_after(std::time::Duration::from_secs(30)).into())
+            Err(problem.retry_after(Duration::from_secs(30)).into())
         }
     }
 }
 
-fn new_job(application: String, caller: Caller, body: String, request: DataRequest) -> NewJob {
+/// Looks at the databases, which takes its time, and submits the job only if its connections are
+/// still those that were looked at.
+async fn submit(
+    state: &ApiState,
+    facade: &Facade,
+    product: &Product,
+    request: &DataRequest,
+    job: &NewJob,
+) -> Result<Submitted, Refusal> {
+    let (organization, identity) = (job.scope.organization, request.identity.0);
+    let names: Vec<&str> = request.connections.keys().map(String::as_str).collect();
+    for _ in 0..LOOKS {
+        let seen = connections::find_by_names(&state.store, organization, &names).await?;
+        product.check_all(&seen)?;
+        if let Some(known) = fetcher::known_job(&state.store, organization, identity).await? {
+            return Ok(Submitted::Repeated(known));
+        }
+        prepare(&facade.connections, organization, &request.connections).await?;
+        let most = state.limits.queued_per_organization;
+        let mut tx = state.store.begin().await?;
+        if let Some(submitted) = fetcher::submit(&mut tx, job, identity, &seen, most).await? {
+            tx.commit().await?;
+            return Ok(submitted);
+        }
+    }
+    let detail = "The request's connections change while they are looked at.";
+    let problem = Problem::new(ProblemCode::Unavailable, detail);
+    Err(problem.retry_after(Duration::from_secs(1)).into())
+}
+
+fn new_job(application: String, caller: Caller, body: String, request: &DataRequest) -> NewJob {
     let scope = JobScope {
         scope_type: ScopeType::Organization,
         organization: caller.organization,
@@ -152,11 +173,11 @@ fn new_job(application: String, caller: Caller, body: String, request: DataReque
         format: Format::Json,
         compression: Compression::None,
         split: false,
-        columns: request.connections.into_keys().collect(),
-        filters: request.filters.unwrap_or_else(|| "{}".to_owned()),
+        columns: request.connections.keys().cloned().collect(),
+        filters: request.filters.clone().unwrap_or_else(|| "{}".to_owned()),
         resolved_filters: None,
         request: body,
-        metadata: Some(request.metadata),
+        metadata: Some(request.metadata.clone()),
         locale: caller.locale.unwrap_or(Locale::En),
         notify_email: None,
         file_name: format!("{id}.json"),
@@ -176,15 +197,18 @@ fn accepted(state: &ApiState, outcome: Outcome, job: &ExportJob) -> Response {
 
 /// A job of either kind: what was asked for here, or an export.
 #[utoipa::path(get, path = "/v1/fetcher/{id}", tag = "fetcher", security(("bearer" = ["fetcher:run"])),
-    params(("id" = uuid::Uuid, Path)),
+    params(("id" = uuid::Uuid, Path),
+        ("X-Product-Name" = Option<String>, Header, description = "The product that its connections must be of")),
     responses(AnyRefusal,
         (status = 200, description = "The job; exports need the scope `exports:read`", body = FetcherJobView),
-        (status = 400, description = "The id is no UUID, or there is a query", body = RefusalView),
+        (status = 400, description = "The id is no UUID, the header is wrong, or there is a query", body = RefusalView),
         (status = 404, description = "There is no such job", body = RefusalView),
+        (status = 422, description = "It reads a connection of another product", body = RefusalView),
     ))]
 pub async fn get(
     State(state): State<Arc<ApiState>>,
     Asked(Authorized(caller)): Asked<Authorized>,
+    product: Product,
     _: NoQuery,
     Asked(id): Asked<Segment>,
 ) -> Result<Response, Refusal> {
@@ -197,31 +221,56 @@ pub async fn get(
         JobKind::Export => caller.may(Permission::ExportsRead) && reach::sees_job(&caller, job),
     };
     let job = job.filter(visible).ok_or_else(no_job)?;
+    check_product(&state, &product, &job).await?;
     let connection = state.catalogue.0.get(&job.resource).map(|one| one.connection.as_str());
     Ok((Outcome::Ok.status(), Json(FetcherJobView::new(&job, connection))).into_response())
 }
 
+/// Refuses a job that reads a connection of another product than the request's.
+async fn check_product(
+    state: &ApiState,
+    product: &Product,
+    job: &ExportJob,
+) -> Result<(), Refusal> {
+    if product.0.is_none() {
+        return Ok(());
+    }
+    let names: Vec<&str> = match job.kind {
+        JobKind::Fetcher => job.columns.iter().map(String::as_str).collect(),
+        // A configured connection goes before a stored one, and is everybody's.
+        JobKind::Export => {
+            let resource = state.catalogue.0.get(&job.resource);
+            let connection = resource.map(|one| one.connection.as_str());
+            connection.into_iter().filter(|name| !state.sources.contains_key(*name)).collect()
+        }
+    };
+    let organization = job.scope.organization;
+    product.check_all(&connections::find_by_names(&state.store, organization, &names).await?)
+}
+
 /// Asks a job to stop; its event is `job.failed` with the code `CANCELED`.
 #[utoipa::path(post, path = "/v1/fetcher/{id}/cancel", tag = "fetcher", security(("bearer" = ["fetcher:run"])),
-    params(("id" = uuid::Uuid, Path)),
+    params(("id" = uuid::Uuid, Path),
+        ("X-Product-Name" = Option<String>, Header, description = "The product that its connections must be of")),
     responses(AnyRefusal,
         (status = 202, description = "Failed, or processing while a worker stops", body = FetcherJobView),
-        (status = 400, description = "The id is no UUID, or there is a query", body = RefusalView),
+        (status = 400, description = "The id is no UUID, the header is wrong, or there is a query", body = RefusalView),
         (status = 404, description = "There is no such job", body = RefusalView),
         (status = 409, description = "It has ended otherwise", body = RefusalView),
+        (status = 422, description = "It reads a connection of another product", body = RefusalView),
     ))]
 pub async fn cancel(
     State(state): State<Arc<ApiState>>,
     Asked(caller): Asked<Authorized>,
+    product: Product,
     _: NoQuery,
     Asked(id): Asked<Segment>,
 ) -> Result<Response, Refusal> {
     let caller = whole_caller(caller, Permission::FetcherRun)?;
     let id: JobId = path_id(&id)?;
     let job = jobs::find(&state.store, caller.organization, id).await?;
-    if job.is_none_or(|job| job.kind != JobKind::Fetcher) {
-        return Err(no_job());
-    }
+    let job = job.filter(|job| job.kind == JobKind::Fetcher).ok_or_else(no_job)?;
+    check_product(&state, &product, &job).await?;
     let mut tx = state.store.begin().await?;
     let outcome = jobs::request_cancel(&mut tx, caller.organization, id).await?;
     tx.commit().await?;

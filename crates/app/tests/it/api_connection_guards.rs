@@ -114,12 +114,9 @@ async fn in_use(world: &World) {
     world.create().await;
     for (resources, expected) in [(&["plan", "order"][..], true), (&["plan"], false), (&[], false)]
     {
-        let found = outport_store::fetcher::is_in_use(
-            &world.store,
-            world.organization,
-            "ledger",
-            resources,
-        );
+        let mut tx = world.store.begin().await.expect("a transaction");
+        let organization = world.organization;
+        let found = outport_store::fetcher::is_in_use(&mut tx, organization, "ledger", resources);
         assert_eq!(found.await.expect("an answer"), expected, "{resources:?}");
     }
 }
@@ -135,9 +132,11 @@ async fn who_names_a_product_manages_the_connections_of_that_product() {
         };
         let (test, schema) = (format!("{path}/test"), format!("{path}/schema"));
         let validate = format!("{BASE}/validate-schema");
+        let export = format!("/v1/fetcher/{}", world.create().await);
         let fields = json!({"mappedFields": {"shop": {"orders": ["code"]}}});
         // The second time as well, when the same request has made a job.
-        let job = asked(world, &all_of("orders")).await;
+        let job = format!("/v1/fetcher/{}", asked(world, &all_of("orders")).await);
+        let cancel = format!("{job}/cancel");
         let calls = [
             (Method::GET, &*path, json!({})),
             (Method::PATCH, &*path, json!({"metadata": {}})),
@@ -145,6 +144,8 @@ async fn who_names_a_product_manages_the_connections_of_that_product() {
             (Method::GET, &*schema, json!({})),
             (Method::POST, &*validate, fields),
             (Method::POST, "/v1/fetcher", all_of("orders")),
+            (Method::GET, &*job, json!({})),
+            (Method::POST, &*cancel, json!({})),
             (Method::DELETE, &*path, json!({})),
         ];
         for code in ["FET-1014", "FET-1016"] {
@@ -158,14 +159,18 @@ async fn who_names_a_product_manages_the_connections_of_that_product() {
                 let (status, answer) = ask("a b", method.clone(), path, body).await;
                 assert_eq!((status, &answer["code"]), (400, &json!("FET-0403")), "{method} {path}");
             }
+            // What is configured is everybody's.
+            let (status, answer) = ask("ledger", Method::GET, &export, &json!({})).await;
+            assert_eq!(status, 200, "{answer}");
             world.force("UPDATE connections SET product = 'shop'").await;
         }
+        assert_eq!(shown(world, &job["/v1/fetcher/".len()..]).await["status"], "pending");
         let (last, others) = calls.split_last().expect("calls");
         for (method, path, body) in others {
             let (status, answer) = ask("Shop", method.clone(), path, body).await;
-            assert_eq!(status, 200, "{method} {path}: {answer}");
+            let expected = if *path == cancel { 202 } else { 200 };
+            assert_eq!(status, expected, "{method} {path}: {answer}");
         }
-        post(world, &format!("/v1/fetcher/{job}/cancel"), &json!({})).await;
         let (method, path, body) = last;
         let request = world.request(method.clone(), path).header("x-product-name", "shop");
         let deleted = request.body(body.to_string()).send().await.expect("an answer");
@@ -191,6 +196,26 @@ async fn everything_refused_below_the_facade_has_its_form() {
         }
         let (status, answer) = said(world.get("/v1/fetchers")).await;
         assert_eq!((status, &answer["code"]), (404, &json!("NOT_FOUND")), "another's: {answer}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_nested_too_deep_breaks_a_rule_like_any_other() {
+    World::on_sqlite(options(), async |world| {
+        let one = format!("{BASE}/{NOBODY}");
+        let body = format!("{}{}", "[".repeat(65), "]".repeat(65));
+        for (method, path) in [
+            (Method::POST, "/v1/fetcher"),
+            (Method::POST, BASE),
+            (Method::PATCH, &*one),
+            (Method::POST, "/v1/management/connections/validate-schema"),
+        ] {
+            let request = world.request(method, path).header("content-type", "application/json");
+            let (status, answer) = said(request.body(body.clone())).await;
+            assert_eq!((status, &answer["code"]), (400, &json!("FET-0401")), "{path}: {answer}");
+            assert!(answer["fields"][""].is_string(), "{path}: {answer}");
+        }
     })
     .await;
 }

@@ -6,6 +6,7 @@
 
 mod api_auth;
 mod api_connection_guards;
+mod api_connection_races;
 mod api_connections;
 mod api_console;
 mod api_deliveries;

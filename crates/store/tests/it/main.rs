@@ -29,6 +29,7 @@ mod channel_retention;
 mod channel_writers;
 mod channels;
 mod claiming;
+mod connecting;
 mod counters;
 mod delivering;
 mod ending;

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
-use outport_domain::{connection::Connection, id::OrganizationId};
-use outport_store::{Store, connections};
+use outport_domain::connection::Connection;
 
 use super::{FetCode, Refusal};
 use crate::api::ApiState;
@@ -42,22 +41,8 @@ impl Product {
         Err(Refusal::new(code, format!("The connection '{name}' is of {of}.")))
     }
 
-    /// The same of stored connections by their names.
-    pub async fn check_all(
-        &self,
-        store: &Store,
-        organization: OrganizationId,
-        names: impl Iterator<Item = &String>,
-    ) -> Result<(), Refusal> {
-        if self.0.is_none() {
-            return Ok(());
-        }
-        for name in names {
-            // What is not stored is missing, or configured for all.
-            if let Some(connection) = connections::find_by_name(store, organization, name).await? {
-                self.check(&connection)?;
-            }
-        }
-        Ok(())
+    /// The same of all that are stored: others are missing, or configured for all.
+    pub fn check_all(&self, stored: &[Connection]) -> Result<(), Refusal> {
+        stored.iter().try_for_each(|connection| self.check(connection))
     }
 }

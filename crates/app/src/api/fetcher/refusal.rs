@@ -271,9 +271,9 @@ impl From<Problem> for Refusal {
             ProblemCode::JobRunning | ProblemCode::JobEnded | ProblemCode::NotCompleted => {
                 FetCode::Conflict
             }
-            ProblemCode::InvalidRequest | ProblemCode::IdempotencyKeyReused => {
-                FetCode::InvalidDataRequest
-            }
+            // One code has one status here, whoever looked at the body.
+            ProblemCode::InvalidRequest => return Self::field_errors(problem.errors().to_vec()),
+            ProblemCode::IdempotencyKeyReused => FetCode::InvalidDataRequest,
             ProblemCode::RateLimited
             | ProblemCode::QueueFull
             | ProblemCode::Unavailable
