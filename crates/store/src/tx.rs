@@ -184,7 +184,12 @@ impl Store {
             sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
             ..TransactionOptions::default()
         };
-        let inner = self.0.writer.begin_with_options(options).await?;
+        // In a task of its own, which goes on when this is dropped: sqlx 0.9 undoes what is dropped
+        // once it has begun, but of what is only about to begin PostgreSQL has heard already, and
+        // the connection would go back to the pool with a transaction that nobody ends.
+        let writer = self.0.writer.clone();
+        let begun = tokio::spawn(async move { writer.begin_with_options(options).await });
+        let inner = begun.await.map_err(|error| StoreError::Refused(error.into()))??;
         Ok(Tx {
             inner,
             store: self.clone(),

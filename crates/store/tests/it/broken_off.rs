@@ -1,9 +1,19 @@
-//! Transactions that SQLite itself ends, as it does when the disk is full.
+//! Transactions that SQLite itself ends, as it does when the disk is full, and those whose beginning
+//! nobody waits for.
 
-use outport_domain::id::OrganizationId;
-use outport_store::{Engine, Store};
+use std::{
+    pin::pin,
+    task::{Context, Waker},
+    time::Duration,
+};
 
-use crate::bench::{self, Bench, new_job};
+use outport_domain::id::{OrganizationId, UserId};
+use outport_store::{
+    Engine, Store, StoreConfig,
+    access::{self, Ticket},
+};
+
+use crate::bench::{self, Bench, caller, new_job};
 
 /// A process that tells the state apart from what one connection believes.
 async fn is_known_to_others(bench: &Bench, jobs: i64) {
@@ -39,4 +49,34 @@ async fn no_job_is_lost_after_a_transaction_that_sqlite_ended_itself() {
         }
     })
     .await;
+}
+
+on_both_engines!(who_gives_up_while_a_transaction_begins_leaves_none_open);
+
+/// What is written next over the same connection is there for all at once.
+async fn who_gives_up_while_a_transaction_begins_leaves_none_open(bench: Bench) {
+    let config = StoreConfig { max_connections: 1, ..bench.config.clone() };
+    let store = Store::connect(&config).await.expect("the store connects");
+    let ticket = Ticket {
+        caller: caller(OrganizationId::new()),
+        owner: UserId::new(),
+        credential_expires_at: None,
+    };
+    for secret in (0..20).map(|number| [number; 32]) {
+        let mut tx = bench.store.begin().await.expect("a transaction");
+        let life = Duration::from_mins(1);
+        access::create_ticket(&mut tx, &ticket, &secret, life).await.expect("a ticket");
+        tx.commit().await.expect("a commit");
+
+        {
+            let beginning = pin!(store.begin());
+            let begun = beginning.poll(&mut Context::from_waker(Waker::noop()));
+            assert!(begun.is_pending());
+        }
+        let taken = access::take_ticket(&store, &secret).await.expect("an answer");
+        assert_eq!(taken.as_ref(), Some(&ticket));
+        let again = access::take_ticket(&bench.store, &secret).await.expect("nobody is waited for");
+        assert_eq!(again, None, "it is taken");
+    }
+    store.close().await;
 }
