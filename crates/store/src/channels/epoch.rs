@@ -13,7 +13,11 @@ use uuid::Uuid;
 
 use crate::{Engine, Store, StoreError, Tx};
 
-const BINDING: &str = "SELECT concat_ws(':', system_identifier, timeline_id, \
+/// The timeline that is written, which names its files: the last checkpoint may be of the one
+/// before for minutes after a standby took over.
+const BINDING: &str = "SELECT concat_ws(':', system_identifier, \
+     CASE WHEN pg_is_in_recovery() THEN timeline_id ELSE \
+       ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END, \
      (SELECT oid FROM pg_database WHERE datname = current_database()), \
      'channels'::regclass::oid) AS bound_to \
      FROM pg_control_system(), pg_control_checkpoint()";
