@@ -37,11 +37,18 @@ fn embedded(address: Ipv6Addr) -> Vec<Ipv4Addr> {
         [0, 0, 0, 0, 0, 0, (1..), _]
         // IPv4-translated (RFC 2765).
         | [0, 0, 0, 0, 0xffff, 0, _, _]
-        // NAT64 by the well-known prefix (RFC 6052) and by the local one (RFC 8215).
+        // NAT64 by the well-known prefix (RFC 6052).
         | [0x64, 0xff9b, 0, 0, 0, 0, _, _]
-        | [0x64, 0xff9b, 1, _, _, _, _, _]
         // ISATAP (RFC 5214).
         | [_, _, _, _, 0 | 0x200, 0x5efe, _, _] => vec![at(parts[6], parts[7])],
+        // NAT64 by the local prefix (RFC 8215), which a network cuts as it likes: the forms of
+        // RFC 6052 for prefixes of 48, 56, 64 and 96 bits, around eight bits that are none of theirs.
+        [0x64, 0xff9b, 1, ..] => {
+            let byte = address.octets();
+            [[6, 7, 9, 10], [7, 9, 10, 11], [9, 10, 11, 12], [12, 13, 14, 15]]
+                .map(|[a, b, c, d]| Ipv4Addr::new(byte[a], byte[b], byte[c], byte[d]))
+                .to_vec()
+        }
         // 6to4 (RFC 3056).
         [0x2002, high, low, ..] => vec![at(high, low)],
         // Teredo (RFC 4380): its server, and its client with all bits turned.
@@ -71,6 +78,10 @@ mod tests {
             "::ffff:0:10.0.0.1",
             "64:ff9b::a00:1",
             "64:ff9b:1::a00:1",
+            "64:ff9b:1:a00:0:100::",
+            "64:ff9b:1:a00:0:100:102:304",
+            "64:ff9b:1:a:0:1::",
+            "64:ff9b:1:0:a:0:100:0",
             "2002:a00:1::",
             "2002:a00:1:5::7",
             "2001:0:a00:1::1",
