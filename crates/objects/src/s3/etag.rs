@@ -24,15 +24,22 @@ pub(super) struct Taken<'a> {
 }
 
 impl Taken<'_> {
+    /// The etag, where it looks like a digest.
+    fn digest(&self) -> Option<&str> {
+        let has_digest = matches!(self.encryption, None | Some(ServerSideEncryption::Aes256));
+        let etag = self.etag.filter(|_| has_digest)?.trim_matches('"');
+        let is_digest = etag.len() == 32 && etag.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_digest.then_some(etag)
+    }
+
     /// Whether the etag looks like a digest and is not the one of these bytes.
     fn differs(&self, sent: &[u8]) -> bool {
-        let has_digest = matches!(self.encryption, None | Some(ServerSideEncryption::Aes256));
-        let Some(etag) = self.etag.filter(|_| has_digest).map(|etag| etag.trim_matches('"')) else {
-            return false;
-        };
-        let is_digest = etag.len() == 32 && etag.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_digest && !etag.eq_ignore_ascii_case(&hex(&Md5::digest(sent)))
+        self.digest().is_some_and(|etag| !is_of(etag, sent))
     }
+}
+
+fn is_of(etag: &str, sent: &[u8]) -> bool {
+    etag.eq_ignore_ascii_case(&hex(&Md5::digest(sent)))
 }
 
 impl S3Store {
@@ -63,7 +70,8 @@ impl S3Store {
             tracing::warn!(name, %error, "a probe of the store's etags could not be deleted");
         }
         let encryption = answer.server_side_encryption.as_ref();
-        let are_digests = !Taken { etag: answer.e_tag.as_deref(), encryption }.differs(&sent);
+        let taken = Taken { etag: answer.e_tag.as_deref(), encryption };
+        let are_digests = taken.digest().is_some_and(|etag| is_of(etag, &sent));
         if !are_digests {
             tracing::warn!(
                 "the store's etags are no digests: what it takes is not compared by them"
