@@ -146,14 +146,18 @@ impl Authenticator {
             jwt.identify(credential).await?
         };
         let caller = &identity.caller;
-        let key = caller
-            .token
-            .map_or(Credential::User(caller.organization, caller.user), Credential::Token);
-        self.rate.take(key).map_err(|retry_after| AuthError::TooMany { retry_after })?;
+        self.count(caller, identity.owner)?;
         if self.is_revoked(caller.organization, caller.user).await? {
             return Err(AuthError::Invalid);
         }
         Ok(identity)
+    }
+
+    /// Counts one more request of a credential.
+    pub fn count(&self, caller: &Caller, owner: UserId) -> Result<(), AuthError> {
+        let key =
+            caller.token.map_or(Credential::User(caller.organization, owner), Credential::Token);
+        self.rate.take(key).map_err(|retry_after| AuthError::TooMany { retry_after })
     }
 
     /// Whether a user has lost access, as of [`MEMORY`] ago at most.

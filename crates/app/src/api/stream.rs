@@ -21,7 +21,10 @@ pub mod sse;
 pub mod tickets;
 pub mod visitor;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use outport_contract::redaction::told;
 use outport_relay::notifier::{Notifier, NotifierConfig};
@@ -40,6 +43,8 @@ use super::problem::{Problem, ProblemCode};
 
 /// What was revoked longer ago is refused at the door.
 const LATELY: Duration = Duration::from_mins(5);
+/// Of so many places, one may be held by a connection that has not said who it is.
+const NEWCOMERS_OF: usize = 4;
 /// Between the ends of two connections when the process stops, unless there are too many.
 const APART: Duration = Duration::from_millis(5);
 
@@ -94,6 +99,7 @@ pub struct Streams {
     config: StreamConfig,
     notifier: Notifier,
     room: Arc<Semaphore>,
+    newcomers: Arc<Semaphore>,
     standing: watch::Sender<Standing>,
     leaving: CancellationToken,
     open: TaskTracker,
@@ -101,8 +107,17 @@ pub struct Streams {
 
 /// A connection's place, given back when it is dropped.
 pub struct Admitted {
+    /// Until it has said who it is.
+    newcomer: Option<OwnedSemaphorePermit>,
     _room: OwnedSemaphorePermit,
     _open: TaskTrackerToken,
+}
+
+impl Admitted {
+    /// It has said who it is.
+    pub fn is_known(&mut self) {
+        self.newcomer = None;
+    }
 }
 
 impl Streams {
@@ -111,6 +126,7 @@ impl Streams {
         Self {
             notifier: Notifier::new(store.clone(), config.notifier.clone()),
             room: Arc::new(Semaphore::new(config.connections)),
+            newcomers: Arc::new(Semaphore::new(config.connections.div_ceil(NEWCOMERS_OF))),
             standing: watch::Sender::default(),
             leaving: CancellationToken::new(),
             open: TaskTracker::new(),
@@ -129,8 +145,8 @@ impl Streams {
         &self.notifier
     }
 
-    /// A place for one more connection.
-    pub fn admit(&self) -> Result<Admitted, Problem> {
+    /// A place for one more connection. Those that have not said who they are cannot take all.
+    pub fn admit(&self, is_known: bool) -> Result<Admitted, Problem> {
         let full = |detail: &str| {
             let pause = Duration::from_secs(rand::random_range(2..=10));
             Problem::new(ProblemCode::AtCapacity, detail).retry_after(pause)
@@ -138,9 +154,12 @@ impl Streams {
         if self.leaving.is_cancelled() {
             return Err(full("This process is stopping."));
         }
-        let room = Arc::clone(&self.room).try_acquire_owned();
-        let room = room.map_err(|_| full("This process serves as many streams as it may."))?;
-        Ok(Admitted { _room: room, _open: self.open.token() })
+        let place = |of: &Arc<Semaphore>| {
+            let place = Arc::clone(of).try_acquire_owned();
+            place.map_err(|_| full("This process serves as many streams as it may."))
+        };
+        let newcomer = if is_known { None } else { Some(place(&self.newcomers)?) };
+        Ok(Admitted { newcomer, _room: place(&self.room)?, _open: self.open.token() })
     }
 
     /// Broadcasts, and looks at whose access ended, until `stop` and until everybody has left.
@@ -179,16 +198,21 @@ impl Streams {
 
     /// Never ends.
     async fn watch_access(&self) {
-        let mut read_at = Instant::now();
+        let mut read = Moment::now();
         loop {
-            let blind_at = read_at + self.config.access_blind;
-            let asked_at = Instant::now();
-            let deadline = blind_at.max(asked_at + self.config.access_every);
+            // The process may have stood still, or the machine: what was revoked meanwhile may be
+            // longer ago than what is looked at, so nobody is told anything before that is known.
+            if read.is_over(self.config.access_blind) {
+                self.lapse();
+            }
+            let blind_at = read.at + self.config.access_blind;
+            let asked = Moment::now();
+            let deadline = blind_at.max(asked.at + self.config.access_every);
             let look = access::revoked_lately(&self.store, LATELY);
             match tokio::time::timeout_at(deadline, look).await {
                 Ok(Ok(revoked)) => {
-                    read_at = asked_at;
-                    self.publish(Standing { revoked, is_blind: false });
+                    read = asked;
+                    self.publish(|standing| Standing { revoked, is_blind: false, ..standing });
                 }
                 failed => {
                     if let Ok(Err(error)) = failed {
@@ -196,23 +220,113 @@ impl Streams {
                         tracing::warn!(error, "it cannot be read whose access ended");
                     }
                     if Instant::now() >= blind_at {
-                        let revoked = self.standing.borrow().revoked.clone();
-                        self.publish(Standing { revoked, is_blind: true });
+                        self.lapse();
                     }
                 }
             }
             let next = Instant::now() + self.config.access_every;
-            let blind_at = read_at + self.config.access_blind;
+            let blind_at = read.at + self.config.access_blind;
             let soon = if blind_at > Instant::now() { next.min(blind_at) } else { next };
             tokio::time::sleep_until(soon).await;
         }
     }
 
-    fn publish(&self, standing: Standing) {
+    /// It is not known whose access ended, from now until it is read again.
+    fn lapse(&self) {
+        self.publish(|standing| match standing.is_blind {
+            true => standing,
+            false => Standing { is_blind: true, lapses: standing.lapses + 1, ..standing },
+        });
+    }
+
+    fn publish(&self, change: impl FnOnce(Standing) -> Standing) {
         self.standing.send_if_modified(|known| {
+            let standing = change(known.clone());
             let is_new = *known != standing;
             *known = standing;
             is_new
         });
+    }
+}
+
+/// A moment by both clocks: one may be set, and the other stands still while the machine does.
+#[derive(Clone, Copy)]
+struct Moment {
+    at: Instant,
+    wall: SystemTime,
+}
+
+impl Moment {
+    fn now() -> Self {
+        Self { at: Instant::now(), wall: SystemTime::now() }
+    }
+
+    /// Whether it is longer ago than this, by one of the clocks.
+    fn is_over(&self, time: Duration) -> bool {
+        self.at.elapsed() > time || self.wall.elapsed().is_ok_and(|elapsed| elapsed > time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use outport_domain::{
+        caller::Caller,
+        id::{OrganizationId, UserId},
+    };
+    use outport_store::StoreConfig;
+
+    use super::{visitor::Over, *};
+    use crate::auth::Identity;
+
+    async fn streams(folder: &tempfile::TempDir) -> Streams {
+        let config = StoreConfig {
+            url: format!("sqlite://{}", folder.path().join("state.db").display()),
+            max_connections: 1,
+            acquire_timeout: Duration::from_secs(10),
+        };
+        let store = Store::connect(&config).await.expect("a store");
+        Streams::new(store, StreamConfig::default())
+    }
+
+    /// What was revoked during it may not be among what is looked at afterwards.
+    #[tokio::test]
+    async fn whoever_was_here_during_a_lapse_is_not_believed_after_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let streams = streams(&folder).await;
+        let visitor = || {
+            let owner = UserId::new();
+            let caller = Caller {
+                organization: OrganizationId::new(),
+                companies: None,
+                cooperatives: None,
+                user: owner,
+                email: None,
+                name: None,
+                locale: None,
+                scopes: std::collections::BTreeSet::new(),
+                token: None,
+            };
+            streams.visitor(Identity { caller, owner, expires_at: None })
+        };
+        let early = visitor();
+        assert_eq!(early.over(), None);
+        streams.lapse();
+        streams.lapse();
+        assert_eq!(visitor().over(), Some(Over::Unknown));
+        streams.publish(|standing| Standing { is_blind: false, ..standing });
+        assert_eq!(early.over(), Some(Over::Unknown));
+        assert_eq!(visitor().over(), None);
+    }
+
+    #[test]
+    fn a_moment_is_over_by_either_clock() {
+        let now = Moment::now();
+        assert!(!now.is_over(Duration::from_mins(1)));
+        // The machine slept: its own clock stood still.
+        let wall = now.wall - Duration::from_mins(2);
+        assert!(Moment { wall, ..now }.is_over(Duration::from_mins(1)));
+        // Somebody set the wall clock back.
+        let wall = now.wall + Duration::from_mins(2);
+        assert!(!Moment { wall, ..now }.is_over(Duration::from_mins(1)));
     }
 }

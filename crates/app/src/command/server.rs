@@ -2,7 +2,9 @@
 
 use clap::Args;
 use outport_client::{Client, Item};
-use serde_json::{Value, json};
+use outport_contract::stream::{Channel, StreamEvent};
+use serde::Serialize;
+use serde_json::json;
 
 use super::Failure;
 
@@ -38,11 +40,17 @@ impl Token {
 }
 
 /// What happened as one line of JSON.
-pub(super) fn line(item: &Item) -> Value {
-    match item {
+pub(super) fn line(item: &Item) -> String {
+    let said = match item {
+        // Its data is told as it came: what is no text or number to us is still the producer's.
         Item::Event(told) => {
-            json!({"channel": told.channel, "epoch": told.epoch.as_deref(), "event": told.event,
-                "firstTime": told.first_time})
+            let told = EventLine {
+                channel: &told.channel,
+                epoch: told.epoch.as_deref(),
+                event: &told.event,
+                first_time: told.first_time,
+            };
+            return serde_json::to_string(&told).expect("it came as JSON");
         }
         Item::Snapshot(taken) => {
             let snapshot = &taken.snapshot;
@@ -54,5 +62,15 @@ pub(super) fn line(item: &Item) -> Value {
             json!({"reconnecting": {"delayMs": delay.as_millis() as u64, "why": why}})
         }
         Item::Ended { channel, end } => json!({"channel": channel, "ended": end.to_string()}),
-    }
+    };
+    said.to_string()
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EventLine<'a> {
+    channel: &'a Channel,
+    epoch: Option<&'a str>,
+    event: &'a StreamEvent,
+    first_time: bool,
 }

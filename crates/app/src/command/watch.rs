@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 use futures::StreamExt as _;
-use outport_client::{FollowConfig, Follower, Item, Start};
+use outport_client::{FollowConfig, Follower, Item, Snapshot, Start};
 use outport_contract::stream::{Channel, StreamEvent};
 use serde::Deserialize;
 use uuid::Uuid;
@@ -34,22 +34,23 @@ pub(super) struct WatchArguments {
 pub(super) async fn run(arguments: WatchArguments) -> Result<ExitCode, Failure> {
     let WatchArguments { id, json, server } = arguments;
     let channel = Channel::Job(id);
-    let start = [(channel, Start::Snapshot)];
-    let mut items = Follower::start(server.client()?, start, FollowConfig::default());
+    let client = server.client()?;
+    let start = [(channel.clone(), Start::Snapshot)];
+    let mut items = Follower::start(client.clone(), start, FollowConfig::default());
     let mut screen = Screen::new(json);
     while let Some(item) = items.next().await {
         let seen = match &item {
             Item::Event(told) => Seen::of_event(&told.event),
-            Item::Snapshot(taken) => {
-                let job = taken.snapshot.jobs.first();
-                let job = job.and_then(|job| serde_json::from_str::<Job>(job.get()).ok());
-                job.map(Seen::of_job)
-            }
+            Item::Snapshot(taken) => Seen::of_snapshot(&taken.snapshot),
             Item::Reconnecting { .. } => None,
             Item::Ended { end, .. } => return Err(Failure::Failed(end.to_string())),
         };
         screen.show(&item, seen.as_ref())?;
-        if let Some(Seen { ended: Some(is_success), .. }) = seen {
+        if let Some(Seen { ended: Some(said), .. }) = seen {
+            // Others may post events to the channel too: how it ended, the export itself says.
+            let now = client.snapshot(&channel).await.ok();
+            let now = now.as_ref().and_then(Seen::of_snapshot).map(|now| now.ended);
+            let Some(is_success) = now.unwrap_or(Some(said)) else { continue };
             screen.close()?;
             return Ok(if is_success { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
@@ -91,6 +92,11 @@ struct Seen {
 }
 
 impl Seen {
+    fn of_snapshot(snapshot: &Snapshot) -> Option<Self> {
+        let job = serde_json::from_str(snapshot.jobs.first()?.get()).ok()?;
+        Some(Self::of_job(job))
+    }
+
     fn of_job(job: Job) -> Self {
         let ended = match job.status.as_str() {
             "COMPLETED" | "EXPIRED" => Some(true),

@@ -278,7 +278,11 @@ pub const VARIABLES: &[Variable] = &[
     variable("stream.heartbeatSeconds", "15", "How often each followed channel says where it is."),
     variable("stream.queueBytes", "1048576", "Bytes of messages that wait for one connection."),
     variable("stream.channelsPerConnection", "128", "Channels that one WebSocket may follow."),
-    variable("stream.connections", "20000", "Live streams that one process serves at once."),
+    variable(
+        "stream.connections",
+        "20000",
+        "Live streams that one process serves at once; a quarter of them to those who have not said yet who they are.",
+    ),
     variable("limits.requestBodyBytes", "262144", "Bytes of a request body."),
     variable("limits.rowsPerExport", "50000000", "Data rows of one export."),
     variable(
@@ -363,7 +367,7 @@ pub const VARIABLES: &[Variable] = &[
     variable(
         "limits.requestsPerMinute",
         "600",
-        "Requests a minute of one credential; 0 is no limit.",
+        "Requests a minute of one credential, each `subscribe` of a WebSocket included; 0 is no limit.",
     ),
     variable(
         "limits.drainSeconds",

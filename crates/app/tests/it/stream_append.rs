@@ -15,6 +15,7 @@ on_both_stores!(
     clients_that_post_the_same_at_once_append_once: quiet,
     what_breaks_the_catalogue_is_refused_by_field: quiet,
     addresses_and_credentials_are_taken_out: quiet,
+    what_not_every_reader_takes_in_is_refused: quiet,
     a_scope_of_others_is_not_there: quiet,
 );
 
@@ -183,4 +184,18 @@ async fn a_scope_of_others_is_not_there(world: &World) {
     assert_eq!((status.as_u16(), &problem["code"]), (403, &j!("MISSING_SCOPE")));
     let (_, page) = world.events("").await;
     assert_eq!(page["head"], 0, "nothing was appended");
+}
+
+/// The body goes out as it stands here: a client that makes JSON would not send this.
+async fn what_not_every_reader_takes_in_is_refused(world: &World) {
+    let long = "9".repeat(400);
+    for value in [r#""\ud800 postgres://u:p@h/db""#, r#""\udc00""#, "1e999999", "-1e999", &long] {
+        let body = format!(r#"{{"scope":{{}},"type":"plan.changed","data":{{"a":{value}}}}}"#);
+        let request = world.post("/v1/channels/events").header("content-type", "application/json");
+        let (status, problem) = json(request.body(body).send().await.expect("an answer")).await;
+        assert_eq!(status, 422, "{value}: {problem}");
+        assert_eq!(problem["errors"][0]["field"], "data", "{value}: {problem}");
+    }
+    let (_, page) = world.events("").await;
+    assert_eq!(page["head"], 0);
 }

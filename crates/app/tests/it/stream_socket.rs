@@ -24,7 +24,21 @@ on_both_stores!(
     what_comes_live_during_a_replay_is_bounded: cramped,
     whoever_joins_while_others_write_misses_nothing: quiet,
     a_process_that_stops_sends_everybody_away: quiet,
+    subscribing_counts_as_a_request: three_requests,
+    who_has_not_said_who_it_is_takes_one_place_of_four: four_places,
 );
+
+fn three_requests() -> Options {
+    let mut options = quiet();
+    options.limits.requests_per_minute = 3;
+    options
+}
+
+fn four_places() -> Options {
+    let mut options = quiet();
+    options.stream.connections = 4;
+    options
+}
 
 fn two_channels() -> Options {
     let mut options = quiet();
@@ -344,4 +358,42 @@ async fn a_process_that_stops_sends_everybody_away(world: &World) {
     assert_eq!(stream.next().await, None);
     let refused = Socket::open(&world.url("/v1/stream"), Some(&world.token)).await;
     assert_eq!(refused.err().map(|(status, _)| status), Some(503));
+}
+
+async fn subscribing_counts_as_a_request(world: &World) {
+    // The first of the three was the credential.
+    let mut socket = world.socket().await;
+    let mut codes = Vec::new();
+    for _ in 0..4 {
+        let channel = format!("job:{}", uuid::Uuid::now_v7());
+        socket.say(&j!({"action": "subscribe", "channel": channel})).await;
+        codes.push(socket.control().await["code"].clone());
+    }
+    assert_eq!(codes[..2], ["NOT_FOUND", "NOT_FOUND"]);
+    assert!(codes.contains(&j!("RATE_LIMITED")), "{codes:?}");
+    socket.say(&j!({"action": "ping"})).await;
+    assert_eq!(socket.control().await["kind"], "pong", "the connection goes on");
+}
+
+async fn who_has_not_said_who_it_is_takes_one_place_of_four(world: &World) {
+    let silent = world.anonymous().await;
+    let refused = Socket::open(&world.url("/v1/stream"), None).await;
+    assert!(refused.is_err(), "a second one is refused");
+    // Who says it with the first request has places left.
+    let stream = world.sse("").send().await.expect("an answer");
+    assert_eq!(stream.status(), 200);
+    drop(silent);
+    // And whoever has said it makes room for the next.
+    let mut known = Vec::new();
+    while known.len() < 2 {
+        match Socket::open(&world.url("/v1/stream"), None).await {
+            Ok(mut socket) => {
+                socket.say(&j!({"action": "auth", "token": world.token})).await;
+                assert_eq!(socket.control().await["kind"], "authenticated");
+                known.push(socket);
+            }
+            // The silent one is not gone yet.
+            Err(_) => tokio::task::yield_now().await,
+        }
+    }
 }

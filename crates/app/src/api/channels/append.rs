@@ -156,7 +156,8 @@ fn parse(body: &str, caller: &Caller) -> Result<Asked, Problem> {
     let event_type = member("type", true, &mut errors)
         .and_then(|raw| string(raw, "type", &mut errors))
         .and_then(|name| appendable(&name, &mut errors));
-    let data = member("data", true, &mut errors).map(redacted);
+    let data = member("data", true, &mut errors);
+    let data = data.filter(|raw| is_interoperable(raw, &mut errors)).map(redacted);
     let client_id =
         member("clientId", false, &mut errors).and_then(|raw| string(raw, "clientId", &mut errors));
     if client_id.as_ref().is_some_and(|id| !(1..=CLIENT_ID_CHARS).contains(&id.chars().count())) {
@@ -232,6 +233,17 @@ fn check_data(event_type: &StreamEventType, data: &RawValue, errors: &mut FieldE
     }
 }
 
+/// Whether every reader of JSON can take it in: no half of a surrogate pair in a text, no number
+/// beyond what is counted with (RFC 8259, 6 and 8.2).
+fn is_interoperable(data: &RawValue, errors: &mut FieldErrors) -> bool {
+    let is = serde_json::from_str::<serde_json::Value>(data.get()).is_ok();
+    if !is {
+        let rule = "must have whole characters in its texts and numbers of at most 1.8e308";
+        errors.push("data", FieldCode::InvalidValue, rule);
+    }
+    is
+}
+
 /// The same JSON in one line, without addresses and credentials in its texts. Numbers keep their
 /// digits, and members their names and order.
 fn redacted(data: &RawValue) -> Box<RawValue> {
@@ -243,6 +255,7 @@ fn redacted(data: &RawValue) -> Box<RawValue> {
         clean.extend(without_space(&text[at..quote]));
         let is_name = text[end..].trim_start().starts_with(':');
         match serde_json::from_str::<String>(&text[quote..end]) {
+            // A name is its producer's word for a thing, and stays.
             Ok(value) if !is_name => {
                 clean.push_str(&serde_json::Value::from(redact(&value)).to_string());
             }

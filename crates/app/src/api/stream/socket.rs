@@ -63,7 +63,7 @@ pub async fn socket(
     let upgrade = upgrade.map_err(|_| {
         Problem::new(ProblemCode::MalformedRequest, "This address takes WebSockets alone.")
     })?;
-    let admitted = state.stream.admit()?;
+    let admitted = state.stream.admit(visitor.is_some())?;
     let upgrade = upgrade
         .max_message_size(FRAME_BYTES)
         .max_frame_size(FRAME_BYTES)
@@ -75,7 +75,7 @@ async fn serve(
     state: Arc<ApiState>,
     socket: WebSocket,
     visitor: Option<Visitor>,
-    _admitted: Admitted,
+    admitted: Admitted,
 ) {
     let _counted = state.metrics.stream.connection(TRANSPORT);
     let config = state.stream.config();
@@ -84,7 +84,7 @@ async fn serve(
     let (goodbye, said) = oneshot::channel();
     let (trouble, troubled) = oneshot::channel();
     let mut writing = tokio::spawn(writer.run(said, trouble));
-    let mut connection = Connection::new(Arc::clone(&state), outbox, visitor);
+    let mut connection = Connection::new(Arc::clone(&state), outbox, visitor, admitted);
     let exit = connection.run(&mut client, troubled).await;
     let (code, reason, notices) = match exit {
         Exit::Close(code, reason) => (code, reason, Vec::new()),

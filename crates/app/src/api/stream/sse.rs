@@ -83,7 +83,7 @@ pub async fn follow(
         Some(Over::Expired | Over::Revoked) => return Err(AuthError::Invalid.into()),
         Some(Over::Unknown) => return Err(unavailable()),
     }
-    let admitted = state.stream.admit()?;
+    let admitted = state.stream.admit(true)?;
     let counted = state.metrics.stream.channel();
     let feed = Feed::open(&state.stream, &state.store, &channel, &cursor, counted).await;
     let feed = feed.map_err(|end| match end {

@@ -16,6 +16,8 @@ pub struct Standing {
     pub revoked: RevokedLately,
     /// It could not be read for too long.
     pub is_blind: bool,
+    /// How often that happened.
+    pub lapses: u64,
 }
 
 /// Why a visitor's access is over.
@@ -33,16 +35,21 @@ pub enum Over {
 pub struct Visitor {
     /// Who it is.
     pub caller: Caller,
-    owner: UserId,
+    /// Whose credential it is.
+    pub owner: UserId,
     expires_at: Option<DateTime<Utc>>,
     standing: watch::Receiver<Standing>,
+    /// The lapses before it came. Who was here during one may have lost what was revoked then.
+    lapses: u64,
 }
 
 impl Streams {
     /// One who follows from now on.
     pub fn visitor(&self, identity: Identity) -> Visitor {
         let Identity { caller, owner, expires_at } = identity;
-        Visitor { caller, owner, expires_at, standing: self.standing.subscribe() }
+        let standing = self.standing.subscribe();
+        let lapses = standing.borrow().lapses;
+        Visitor { caller, owner, expires_at, standing, lapses }
     }
 }
 
@@ -75,7 +82,8 @@ impl Visitor {
         } else if self.expires_at.is_some_and(|end| end <= Utc::now()) {
             Some(Over::Expired)
         } else {
-            standing.is_blind.then_some(Over::Unknown)
+            let is_unknown = standing.is_blind || standing.lapses > self.lapses;
+            is_unknown.then_some(Over::Unknown)
         }
     }
 

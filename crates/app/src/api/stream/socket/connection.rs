@@ -27,6 +27,7 @@ use crate::{
         channels::access,
         problem::{Position, Problem, ProblemCode},
         stream::{
+            Admitted,
             feed::{Cursor, End, Feed},
             frames::{Control, Frame, broadcast, unsubscribed},
             notice,
@@ -66,13 +67,20 @@ pub(super) struct Connection {
     state: Arc<ApiState>,
     outbox: Outbox,
     visitor: Option<Visitor>,
+    admitted: Admitted,
     followed: HashMap<Channel, Followed>,
     feeds: JoinSet<(Channel, End)>,
 }
 
 impl Connection {
-    pub(super) fn new(state: Arc<ApiState>, outbox: Outbox, visitor: Option<Visitor>) -> Self {
-        Self { state, outbox, visitor, followed: HashMap::new(), feeds: JoinSet::new() }
+    pub(super) fn new(
+        state: Arc<ApiState>,
+        outbox: Outbox,
+        visitor: Option<Visitor>,
+        admitted: Admitted,
+    ) -> Self {
+        let (followed, feeds) = (HashMap::new(), JoinSet::new());
+        Self { state, outbox, visitor, admitted, followed, feeds }
     }
 
     /// Serves the client until one of the two has enough.
@@ -171,6 +179,7 @@ impl Connection {
             return Err(Exit::Close(4403, "the credential lacks the scope events:read"));
         }
         self.visitor = Some(self.state.stream.visitor(identity));
+        self.admitted.is_known();
         self.welcome()
     }
 
@@ -179,6 +188,11 @@ impl Connection {
             return Err(Exit::Close(4401, "no credential"));
         };
         let state = Arc::clone(&self.state);
+        // A frame that looks something up is a request like any other.
+        if let Err(error) = state.authenticator.count(&visitor.caller, visitor.owner) {
+            let problem = Problem::from(error);
+            return self.refuse(name, problem.code.name(), problem.detail());
+        }
         let channel = match access::open(&state, &visitor.caller, name).await {
             Ok(channel) => channel,
             Err(problem) => return self.refuse(name, problem.code.name(), problem.detail()),
