@@ -21,7 +21,7 @@ use outport_contract::{
     job_event::{JobCompleted, JobEvent},
     key::DerivedKey,
     key_ring::KeyRing,
-    signature::{Delivery, ResultVerifier, SignatureError, Verified, Verifier},
+    signature::{Delivery, HeaderValue, ResultVerifier, SignatureError, Verified, Verifier},
 };
 use reqwest::StatusCode;
 
@@ -120,10 +120,13 @@ impl Consumer {
     /// Both signatures, and that they speak of one event.
     fn verify(&self, message: &Message) -> Result<Verified, Failure> {
         let headers = message.properties.headers().as_ref();
-        let header = |name: &str| match headers?.inner().get(name)? {
-            AMQPValue::LongString(text) => Some(text.as_bytes()),
-            AMQPValue::ByteArray(bytes) => Some(bytes.as_slice()),
-            _ => None,
+        let header = |name: &str| {
+            Some(match headers?.inner().get(name)? {
+                AMQPValue::LongString(text) => HeaderValue::Text(text.as_bytes()),
+                // Some producers send byte arrays instead of strings.
+                AMQPValue::ByteArray(bytes) => HeaderValue::Text(bytes.as_slice()),
+                _ => HeaderValue::Other,
+            })
         };
         let delivery = Delivery {
             exchange: message.exchange.as_str(),

@@ -7,7 +7,7 @@ use outport_contract::{
     digest::Sha256Digest,
     key::DerivedKey,
     key_ring::KeyRing,
-    signature::{Delivery, Verifier},
+    signature::{Delivery, HeaderValue, Verifier},
 };
 use outport_domain::crash::CrashPoint;
 
@@ -40,7 +40,8 @@ async fn is_the_event(world: &World, verifier: &Verifier, message: &Message) {
         routing_key: &message.routing_key,
         body: &message.body,
     };
-    let headers = |name: &str| message.headers.get(name).map(String::as_bytes);
+    let headers =
+        |name: &str| message.headers.get(name).map(|value| HeaderValue::Text(value.as_bytes()));
     let genuine = verifier.verify(headers, &delivery, 0).expect("genuine");
     assert_eq!(message.id, genuine.event_id());
     let sql = format!(

@@ -82,9 +82,18 @@ fn a_file_is_valid_or_forged_or_it_cannot_be_told() {
     assert_eq!(said(&command, &env, ""), (0, valid.to_owned(), String::new()));
     let line = format!("External HMAC Key (hex): {key}\n");
     assert_eq!(said(&command, &[], &line).0, 0, "as it was handed out");
+    let digits = hmac.to_ascii_uppercase();
+    let upper = ["verify", "file", &file, "--hmac", &digits];
+    let cut = ["verify", "file", &file, "--hmac", "f46e"];
     for (arguments, input, rule) in [
         (vec!["verify", "file", "/nowhere", "--hmac", hmac], key, "/nowhere cannot be read"),
-        (vec!["verify", "file", &file, "--hmac", "f46e"], key, "--hmac must be 64 hex digits"),
+        (
+            vec!["verify", "file", &file, "--hmac", "f46e"],
+            key,
+            "--hmac must be 64 lower-case hex digits",
+        ),
+        (cut.to_vec(), key, "--hmac must be 64 lower-case hex digits"),
+        (upper.to_vec(), key, "--hmac must be 64 lower-case hex digits"),
         (command.to_vec(), "", "there is no key: set EXTERNAL_HMAC_KEY"),
         (command.to_vec(), "c0ffee\n", "the external key must be 64 hex digits"),
     ] {
@@ -133,7 +142,22 @@ impl Captured {
             "exchange": "jobs", "routingKey": "job.failed", "headers": self.headers,
             "body": STANDARD.encode(&self.body),
         });
-        std::fs::write(&self.file, document.to_string()).expect("a file");
+        self.verify_text(&document.to_string(), more)
+    }
+
+    /// With one header written as this JSON, besides the one that may be there.
+    fn verify_with(&self, name: &str, json: &str) -> (i32, String, String) {
+        let headers = serde_json::to_string(&self.headers).expect("JSON");
+        let others = headers.strip_prefix('{').expect("an object");
+        let body = STANDARD.encode(&self.body);
+        let text = format!(
+            r#"{{"exchange":"jobs","routingKey":"job.failed","headers":{{"{name}":{json},{others},"body":"{body}"}}"#
+        );
+        self.verify_text(&text, &[])
+    }
+
+    fn verify_text(&self, text: &str, more: &[&str]) -> (i32, String, String) {
+        std::fs::write(&self.file, text).expect("a file");
         let file = self.file.display().to_string();
         let arguments = [&["verify", "message", &*file][..], more].concat();
         said(&arguments, &[("EXTERNAL_HMAC_KEY", &*self.key)], "")
@@ -184,4 +208,34 @@ fn a_message_is_valid_or_it_is_said_what_is_wrong_with_it() {
     assert_eq!((code, answer.as_str()), (2, ""));
     assert!(error.contains("names key 2"), "{error}");
     assert_eq!(message.verify(&["--key-version", "2"]).0, 0);
+}
+
+#[test]
+fn a_captured_header_is_one_text() {
+    let mut message = Captured::new(now(), 1);
+    for name in ["ce-id", "x-message-signature", "x-signature-key"] {
+        let same = json!(message.headers[name]).to_string();
+        for value in ["null", same.as_str()] {
+            let (code, answer, error) = message.verify_with(name, value);
+            assert_eq!((code, answer.as_str()), (2, ""), "{name}: {value}");
+            assert!(error.contains(&format!("headers: \"{name}\" is there twice")), "{error}");
+        }
+    }
+    // The broker adds some of other types when it gives a message up: they are nothing to us.
+    let dead = message.verify_with("x-death", r#"[{"count":1,"reason":"rejected"}]"#);
+    assert_eq!(dead.0, 0, "{dead:?}");
+    // Where it is not there, key 1 is meant; there and no text, it means nothing.
+    message.headers.remove("x-signature-key");
+    assert_eq!(message.verify(&[]).0, 0);
+    for value in ["null", "1", "[1]", r#""1\n""#] {
+        let (code, answer, _) = message.verify_with("x-signature-key", value);
+        let rule = "malformed: the header x-signature-key must be UTF-8 text of one line\n";
+        assert_eq!((code, answer.as_str()), (1, rule), "{value}");
+    }
+    let mut message = Captured::new(now(), 1);
+    let signature = message.headers.get_mut("x-message-signature").expect("it is signed");
+    signature.make_ascii_uppercase();
+    let (code, answer, _) = message.verify(&[]);
+    let rule = "malformed: the header x-message-signature must be 64 lower-case hex digits\n";
+    assert_eq!((code, answer.as_str()), (1, rule));
 }

@@ -15,12 +15,20 @@ mod verifier;
 
 pub use self::{
     result::{IntegrityError, ResultSigner, ResultVerifier},
-    verifier::{Delivery, SignatureError, Verified, Verifier},
+    verifier::{Delivery, HeaderValue, SignatureError, Verified, Verifier},
 };
-use crate::{digest::hex, job_event::Attributes, key::DerivedKey, key_ring::KeyRing};
+use crate::{
+    digest::{Sha256Digest, hex},
+    job_event::Attributes,
+    key::DerivedKey,
+    key_ring::KeyRing,
+};
 
 /// The form of the message signature, the value of its header.
 const FORM: &str = "v1";
+
+/// The rule of a signature's text.
+const DIGITS: &str = "64 lower-case hex digits";
 
 /// The names of the headers.
 pub mod header {
@@ -80,6 +88,13 @@ pub fn sign(
 
 fn mac(key: &DerivedKey, texts: &[&str], body: Option<&[u8]>) -> [u8; 32] {
     key.hmac(&lines(texts, body))
+}
+
+/// The signature that a text is, if it is [`DIGITS`]: one signature has one text, here as
+/// elsewhere.
+fn signature(text: &str) -> Option<[u8; 32]> {
+    let Sha256Digest(signature) = text.parse().ok()?;
+    (hex(&signature) == text).then_some(signature)
 }
 
 /// The texts and then the body, a line feed between each two.

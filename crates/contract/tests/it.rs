@@ -6,6 +6,8 @@ mod fuzz;
 mod golden;
 #[path = "it/job_events.rs"]
 mod job_events;
+#[path = "it/results.rs"]
+mod results;
 #[path = "it/sealed.rs"]
 mod sealed;
 #[path = "it/signatures.rs"]

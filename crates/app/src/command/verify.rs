@@ -20,10 +20,10 @@ use outport_contract::{
     job_event::Integrity,
     key::DerivedKey,
     key_ring::{FIRST_VERSION, KeyRing},
-    signature::{Delivery, ResultVerifier, SignatureError, Verifier},
+    signature::{Delivery, HeaderValue, ResultVerifier, SignatureError, Verifier},
 };
+use outport_domain::json::Members;
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::{
     Failure,
@@ -43,7 +43,7 @@ pub(super) enum VerifyCommand {
 pub(super) struct FileArguments {
     /// The file
     file: PathBuf,
-    /// 64 hex digits: `result.hmac` of the event
+    /// 64 lower-case hex digits: `result.hmac` of the event
     #[arg(long)]
     hmac: String,
     #[command(flatten)]
@@ -71,10 +71,11 @@ struct Key {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Message {
+struct Message<'a> {
     exchange: String,
     routing_key: String,
-    headers: BTreeMap<String, Value>,
+    #[serde(borrow)]
+    headers: Members<'a>,
     body: String,
 }
 
@@ -98,7 +99,7 @@ fn file(arguments: &FileArguments) -> Result<Answer, Failure> {
     let key_version = arguments.key.key_version;
     let integrity = Integrity::new(arguments.hmac.clone(), key_version);
     let mut verifier = ResultVerifier::new(&arguments.key.ring()?, &integrity)
-        .map_err(|_| Failure::Usage("--hmac must be 64 hex digits".to_owned()))?;
+        .map_err(|_| Failure::Usage("--hmac must be 64 lower-case hex digits".to_owned()))?;
     let unreadable = |error: std::io::Error| cannot_read(&arguments.file, &error);
     let mut file = File::open(&arguments.file).map_err(unreadable)?;
     let mut piece = vec![0; 256 * 1024];
@@ -125,13 +126,17 @@ fn message(arguments: &MessageArguments) -> Result<Answer, Failure> {
     };
     let message: Message =
         serde_json::from_slice(&text).map_err(|error| malformed(error.to_string()))?;
+    let headers = headers(&message.headers).map_err(malformed)?;
     let body = STANDARD.decode(&message.body);
     let body = body.map_err(|_| malformed("body: must be base64 with padding".to_owned()))?;
     let mut verifier = Verifier::new(arguments.key.ring()?);
     if let Some(most) = arguments.most_age {
         verifier = verifier.with_most_age(Duration::from_secs(most));
     }
-    let header = |name: &str| message.headers.get(name).and_then(Value::as_str).map(str::as_bytes);
+    let header = |name: &str| {
+        let text = headers.get(name)?.as_ref();
+        Some(text.map_or(HeaderValue::Other, |text| HeaderValue::Text(text.as_bytes())))
+    };
     let delivery =
         Delivery { exchange: &message.exchange, routing_key: &message.routing_key, body: &body };
     let now = u64::try_from(Utc::now().timestamp()).unwrap_or_default();
@@ -156,6 +161,18 @@ fn message(arguments: &MessageArguments) -> Result<Answer, Failure> {
         }
     };
     Ok(Answer::Invalid(word, error.to_string()))
+}
+
+/// The headers by name, those that are no text as none. Which of two of one name a consumer gets
+/// depends on what it is written in: such a capture proves nothing.
+fn headers(members: &Members<'_>) -> Result<BTreeMap<String, Option<String>>, String> {
+    let mut headers = BTreeMap::new();
+    for (name, value) in &members.0 {
+        if headers.insert(name.clone(), serde_json::from_str(value.get()).ok()).is_some() {
+            return Err(format!("headers: {name:?} is there twice"));
+        }
+    }
+    Ok(headers)
 }
 
 impl Key {

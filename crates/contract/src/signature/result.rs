@@ -1,7 +1,7 @@
 //! The signature over a result's plaintext, made and verified as the bytes pass by.
 
+use super::{DIGITS, signature};
 use crate::{
-    digest::Sha256Digest,
     job_event::{HMAC_SHA256, Integrity},
     key::KeyedDigest,
     key_ring::{KeyRing, UnknownKey},
@@ -46,7 +46,7 @@ pub enum IntegrityError {
     #[error("integrity.algorithm must be {HMAC_SHA256}")]
     UnknownAlgorithm,
     /// The signature is not one.
-    #[error("integrity.signature must be 64 hex digits")]
+    #[error("integrity.signature must be {DIGITS}")]
     Malformed,
     /// Signed with a key that is not in the ring.
     #[error("integrity.keyVersion: {0}")]
@@ -62,8 +62,7 @@ impl ResultVerifier {
         if integrity.algorithm != HMAC_SHA256 {
             return Err(IntegrityError::UnknownAlgorithm);
         }
-        let Sha256Digest(expected) =
-            integrity.signature.parse().map_err(|_| IntegrityError::Malformed)?;
+        let expected = signature(&integrity.signature).ok_or(IntegrityError::Malformed)?;
         let key = external.get(integrity.key_version).map_err(IntegrityError::UnknownKey)?;
         Ok(Self { expected, digest: KeyedDigest::new(key) })
     }

@@ -4,9 +4,8 @@ use std::{str, time::Duration};
 
 use uuid::Uuid;
 
-use super::{FORM, header, lines};
+use super::{DIGITS, FORM, header, lines, signature};
 use crate::{
-    digest::Sha256Digest,
     job_event::{JobEventType, RESOURCE_TYPE, header as ce},
     key::DerivedKey,
     key_ring::{FIRST_VERSION, KeyRing},
@@ -28,6 +27,15 @@ pub struct Delivery<'a> {
     pub routing_key: &'a str,
     /// Its body.
     pub body: &'a [u8],
+}
+
+/// A header's value as the broker delivered it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderValue<'a> {
+    /// The bytes of an AMQP long string or those of a byte array, which may stand for each other.
+    Text(&'a [u8]),
+    /// Any other type, the null too: the header is there, and is none of ours.
+    Other,
 }
 
 /// What a verified message says in its headers.
@@ -53,13 +61,13 @@ impl Verified {
 /// Why a message is not accepted. Every reason but those of the delivery names a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// A header is not there, or is neither a string nor bytes.
+    /// A header is not there.
     #[error("the header {header} is missing")]
     Missing {
         /// Its name.
         header: &'static str,
     },
-    /// A header's value has not the form of its kind.
+    /// A header's value has not the form of its kind, or is neither a string nor bytes.
     #[error("the header {header} must be {rule}")]
     Malformed {
         /// Its name.
@@ -114,11 +122,11 @@ impl Verifier {
 
     /// Verifies both signatures and that they speak of one event.
     ///
-    /// `headers` gives a header's value by its exact name: the bytes of an AMQP long string or
-    /// those of a byte array, which may stand for each other. `now` is Unix seconds.
+    /// `headers` gives a header's value by its exact name, and none only where the header is not
+    /// there. `now` is Unix seconds.
     pub fn verify<'h>(
         &self,
-        headers: impl Fn(&str) -> Option<&'h [u8]>,
+        headers: impl Fn(&str) -> Option<HeaderValue<'h>>,
         delivery: &Delivery<'_>,
         now: u64,
     ) -> Result<Verified, SignatureError> {
@@ -132,14 +140,14 @@ impl Verifier {
     /// only `ce-subject` and `X-Tenant-ID` are then to be trusted.
     pub fn verify_message<'h>(
         &self,
-        headers: impl Fn(&str) -> Option<&'h [u8]>,
+        headers: impl Fn(&str) -> Option<HeaderValue<'h>>,
         delivery: &Delivery<'_>,
         now: u64,
     ) -> Result<Verified, SignatureError> {
         self.age(self.message(&Headers(headers), delivery)?, now)
     }
 
-    fn message<'h, H: Fn(&str) -> Option<&'h [u8]>>(
+    fn message<'h, H: Fn(&str) -> Option<HeaderValue<'h>>>(
         &self,
         headers: &Headers<H>,
         delivery: &Delivery<'_>,
@@ -166,7 +174,7 @@ impl Verifier {
         Ok(Verified { event_type, job_id, tenant: tenant.to_owned(), signed_at })
     }
 
-    fn attributes<'h, H: Fn(&str) -> Option<&'h [u8]>>(
+    fn attributes<'h, H: Fn(&str) -> Option<HeaderValue<'h>>>(
         &self,
         headers: &Headers<H>,
         message: &Verified,
@@ -193,7 +201,7 @@ impl Verifier {
         kind(headers, message.event_type)
     }
 
-    fn key<'h, H: Fn(&str) -> Option<&'h [u8]>>(
+    fn key<'h, H: Fn(&str) -> Option<HeaderValue<'h>>>(
         &self,
         headers: &Headers<H>,
     ) -> Result<&DerivedKey, SignatureError> {
@@ -217,7 +225,7 @@ impl Verifier {
 
 /// The attributes that say what kind of event it is. One is signed and two follow from it, so
 /// those may be missing, but not say something else.
-fn kind<'h, H: Fn(&str) -> Option<&'h [u8]>>(
+fn kind<'h, H: Fn(&str) -> Option<HeaderValue<'h>>>(
     headers: &Headers<H>,
     event_type: JobEventType,
 ) -> Result<(), SignatureError> {
@@ -240,22 +248,19 @@ fn kind<'h, H: Fn(&str) -> Option<&'h [u8]>>(
 /// Header values by name.
 struct Headers<H>(H);
 
-impl<'h, H: Fn(&str) -> Option<&'h [u8]>> Headers<H> {
+impl<'h, H: Fn(&str) -> Option<HeaderValue<'h>>> Headers<H> {
     /// A text of one line: more could move a border between signed parts.
     fn line(&self, header: &'static str) -> Result<&'h str, SignatureError> {
-        let value = (self.0)(header).ok_or(SignatureError::Missing { header })?;
-        str::from_utf8(value)
-            .ok()
-            .filter(|text| !text.contains('\n'))
+        let text = match (self.0)(header).ok_or(SignatureError::Missing { header })? {
+            HeaderValue::Text(bytes) => str::from_utf8(bytes).ok(),
+            HeaderValue::Other => None,
+        };
+        text.filter(|text| !text.contains('\n'))
             .ok_or(SignatureError::Malformed { header, rule: "UTF-8 text of one line" })
     }
 
     fn signature(&self, header: &'static str) -> Result<[u8; 32], SignatureError> {
-        let Sha256Digest(signature) = self
-            .line(header)?
-            .parse()
-            .map_err(|_| SignatureError::Malformed { header, rule: "64 hex digits" })?;
-        Ok(signature)
+        signature(self.line(header)?).ok_or(SignatureError::Malformed { header, rule: DIGITS })
     }
 }
 

@@ -7,7 +7,7 @@ use outport_contract::{
     key_ring::KeyRing,
     redaction::redact,
     sealed::Opener,
-    signature::{Delivery, ResultSigner, ResultVerifier, Verifier, sign},
+    signature::{Delivery, HeaderValue, ResultSigner, ResultVerifier, Verifier, sign},
     time::Instant,
 };
 use serde_json::Value;
@@ -74,7 +74,8 @@ fn the_message_signatures_come_out_and_verify() {
         }
         let headers: Vec<_> = attributes.headers().into_iter().chain(signed).collect();
         let header = |name: &str| {
-            headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_bytes())
+            let (_, value) = headers.iter().find(|(known, _)| *known == name)?;
+            Some(HeaderValue::Text(value.as_bytes()))
         };
         let delivery = Delivery { exchange, routing_key, body };
         let verified = Verifier::new(external()).verify(header, &delivery, now);

@@ -10,7 +10,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use outport_contract::{
     digest::hex,
     job_event::JobEventType,
-    signature::{Delivery, SignatureError, Verifier, header},
+    signature::{Delivery, HeaderValue, SignatureError, Verifier, header},
 };
 use outport_domain::id::JobId;
 use outport_relay::{
@@ -30,7 +30,8 @@ use crate::{
 /// What a verifier of ours says of a message.
 fn verify(message: &Message, exchange: &str) -> Result<(), SignatureError> {
     let delivery = Delivery { exchange, routing_key: &message.routing_key, body: &message.body };
-    let headers = |name: &str| message.headers.get(name).map(String::as_bytes);
+    let headers =
+        |name: &str| message.headers.get(name).map(|value| HeaderValue::Text(value.as_bytes()));
     Verifier::new(keys()).verify(headers, &delivery, 0).map(drop)
 }
 
