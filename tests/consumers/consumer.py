@@ -24,13 +24,21 @@ CHUNK = 64 * 1024
 
 
 class Refused(Exception):
-    """The message, or its result, is not what Outport signed: it is never done."""
+    """It, or its result, is not what Outport signed, or not to be had: it is never done."""
 
 
 def read_keys(text):
     """The external keys by version."""
     entries = (entry.strip().split(":") for entry in text.split(","))
     return {version: bytes.fromhex(digits) for version, digits in entries}
+
+
+def code_of(answer):
+    """The code of an answer that is a problem."""
+    try:
+        return json.load(answer)["code"]
+    except (ValueError, LookupError, TypeError):
+        return None
 
 
 class Verifier:
@@ -132,7 +140,10 @@ class Consumer:
         job_id, integrity = job["jobId"], job["result"]["integrity"]
         if integrity["algorithm"] != "HMAC-SHA256":
             raise Refused(f"forged: job {job_id}: an unknown algorithm")
-        key = self.keys[str(integrity.get("keyVersion", 1))]
+        version = str(integrity.get("keyVersion", 1))
+        key = self.keys.get(version)
+        if key is None:
+            raise Refused(f"unknown key: job {job_id}: integrity.keyVersion is {version}")
         signature = hmac.new(key, digestmod=hashlib.sha256)
         request = urllib.request.Request(f"{self.url}/v1/exports/{job_id}/file")
         # Unredirected: the token is for Outport, not for the object store that it may lead to.
@@ -149,6 +160,10 @@ class Consumer:
         except urllib.error.HTTPError as error:
             if error.code in (404, 410):
                 raise Refused(f"gone: job {job_id} has no file") from error
+            # Of what went wrong over there, this alone is no better tomorrow.
+            if error.code == 500 and code_of(error) == "FILE_DAMAGED":
+                why = f"damaged: job {job_id}: its file is not what was written"
+                raise Refused(why) from error
             raise
         if not hmac.compare_digest(signature.hexdigest(), integrity["signature"]):
             part.unlink()

@@ -21,15 +21,17 @@ use outport_contract::{
     job_event::{JobCompleted, JobEvent},
     key::DerivedKey,
     key_ring::KeyRing,
-    signature::{Delivery, HeaderValue, ResultVerifier, SignatureError, Verified, Verifier},
+    signature::{
+        Delivery, HeaderValue, IntegrityError, ResultVerifier, SignatureError, Verified, Verifier,
+    },
 };
-use reqwest::StatusCode;
+use reqwest::{Response, StatusCode};
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a message is not done.
 enum Failure {
-    /// It, or its result, is not what Outport signed: it is never done.
+    /// It, or its result, is not what Outport signed, or not to be had: it is never done.
     Refused(String),
     /// Something else is wrong: it is to be done later.
     Later(AnyError),
@@ -146,13 +148,15 @@ impl Consumer {
 
     /// Downloads a result beside its place, and puts it there once its HMAC is right.
     async fn fetch(&self, job: &JobCompleted) -> Result<(), Failure> {
-        let mut verifier = ResultVerifier::new(&self.keys, &job.result.integrity)?;
-        let url = format!("{}/v1/exports/{}/file", self.url, job.job_id);
-        let answer = self.outport.get(url).bearer_auth(&self.token).send().await?;
-        if matches!(answer.status(), StatusCode::NOT_FOUND | StatusCode::GONE) {
-            return Err(Failure::Refused(format!("gone: job {} has no file", job.job_id)));
-        }
-        let mut answer = answer.error_for_status()?;
+        let integrity = &job.result.integrity;
+        let mut verifier = ResultVerifier::new(&self.keys, integrity).map_err(|error| {
+            let word = match error {
+                IntegrityError::UnknownKey(_) => "unknown key",
+                _ => "forged",
+            };
+            Failure::Refused(format!("{word}: job {}: {error}", job.job_id))
+        })?;
+        let mut answer = self.file(job).await?;
         let part = self.folder.join(format!("{}.part", job.job_id));
         let mut file = File::create(&part)?;
         while let Some(bytes) = answer.chunk().await? {
@@ -166,6 +170,25 @@ impl Consumer {
         file.sync_all()?;
         std::fs::rename(part, self.folder.join(job.job_id.to_string()))?;
         Ok(())
+    }
+
+    /// The answer that brings a result.
+    async fn file(&self, job: &JobCompleted) -> Result<Response, Failure> {
+        let url = format!("{}/v1/exports/{}/file", self.url, job.job_id);
+        let answer = self.outport.get(url).bearer_auth(&self.token).send().await?;
+        if matches!(answer.status(), StatusCode::NOT_FOUND | StatusCode::GONE) {
+            return Err(Failure::Refused(format!("gone: job {} has no file", job.job_id)));
+        }
+        let Err(error) = answer.error_for_status_ref() else { return Ok(answer) };
+        // Of what went wrong over there, this alone is no better tomorrow.
+        if answer.status() == StatusCode::INTERNAL_SERVER_ERROR
+            && let Ok(problem) = answer.json::<serde_json::Value>().await
+            && problem["code"] == "FILE_DAMAGED"
+        {
+            let why = format!("damaged: job {}: its file is not what was written", job.job_id);
+            return Err(Failure::Refused(why));
+        }
+        Err(error.into())
     }
 }
 

@@ -13,7 +13,7 @@ import { join } from "node:path";
 
 import { connect, type ConsumeMessage } from "amqplib";
 
-/** The message, or its result, is not what Outport signed: it is never done. */
+/** It, or its result, is not what Outport signed, or not to be had: it is never done. */
 class Refused extends Error {}
 
 /** The external keys by version. */
@@ -101,17 +101,32 @@ function verify(message: ConsumeMessage): string {
   return event;
 }
 
+/** The code of an answer that is a problem. */
+async function codeOf(answer: Response): Promise<unknown> {
+  try {
+    return ((await answer.json()) as { code?: unknown } | null)?.code;
+  } catch {
+    return undefined;
+  }
+}
+
 /** Downloads a result beside its place, and puts it there once its HMAC is right. */
 async function fetchResult(jobId: string, integrity: Integrity): Promise<void> {
-  const key = keys.get(String(integrity.keyVersion ?? 1));
-  if (!key || integrity.algorithm !== "HMAC-SHA256") {
-    throw new Error(`job ${jobId}: its signature cannot be verified here`);
+  if (integrity.algorithm !== "HMAC-SHA256") {
+    throw new Refused(`forged: job ${jobId}: an unknown algorithm`);
   }
+  const version = String(integrity.keyVersion ?? 1);
+  const key = keys.get(version);
+  if (!key) throw new Refused(`unknown key: job ${jobId}: integrity.keyVersion is ${version}`);
   const answer = await fetch(`${url}/v1/exports/${jobId}/file`, {
     headers: { authorization: `Bearer ${token}` },
   });
   if (answer.status === 404 || answer.status === 410) {
     throw new Refused(`gone: job ${jobId} has no file`);
+  }
+  // Of what went wrong over there, this alone is no better tomorrow.
+  if (answer.status === 500 && (await codeOf(answer)) === "FILE_DAMAGED") {
+    throw new Refused(`damaged: job ${jobId}: its file is not what was written`);
   }
   if (!answer.ok || !answer.body) throw new Error(`job ${jobId}: Outport answers ${answer.status}`);
   const part = join(folder, `${jobId}.part`);

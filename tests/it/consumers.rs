@@ -1,6 +1,8 @@
 //! The consumers of the documents, each as a process of its own: what is genuine they do once,
 //! what is not they refuse, and what they could not do stays in the queue.
 
+mod queue;
+
 use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
@@ -8,120 +10,26 @@ use std::{
     time::SystemTime,
 };
 
-use lapin::{
-    BasicProperties, Channel, Connection, ConnectionProperties,
-    options::{
-        BasicPublishOptions, ConfirmSelectOptions, QueueBindOptions, QueueDeclareOptions,
-        QueuePurgeOptions,
-    },
-    types::{AMQPValue, FieldTable},
-};
+use axum::http::StatusCode;
+use chrono::{DateTime, TimeDelta, Utc};
+use lapin::types::{AMQPValue, FieldTable};
 use outport_contract::{
     job_event::{Attributes, DEFAULT_TYPE_PREFIX, JobEventType},
     key::{EXTERNAL_HMAC, MasterKey},
     key_ring::KeyRing,
     signature,
 };
+use serde_json::Value;
 
+use self::queue::{Form, Queue};
 use crate::harness::{
     Api, PATIENCE, Process, World,
-    broker::exchange::{Exchange, Message, server},
+    broker::exchange::{Message, server},
     process::{Env, Program, free_port, output},
     servers::{ROOT, node_modules, python},
     shop, until,
     world::{KEY, ORDERS},
 };
-
-/// A queue of one consumer, and the queue of what it refused.
-struct Queue {
-    name: String,
-    dead: String,
-    channel: Channel,
-    exchange: String,
-    _connection: Connection,
-}
-
-/// How a producer sends the values of headers.
-#[derive(Clone, Copy)]
-enum Form {
-    Texts,
-    Bytes,
-}
-
-impl Queue {
-    async fn bound_to(exchange: &Exchange) -> Self {
-        let connection = Connection::connect(&server(), ConnectionProperties::default()).await;
-        let connection = connection.expect("RabbitMQ");
-        let channel = connection.create_channel().await.expect("a channel");
-        channel.confirm_select(ConfirmSelectOptions::default()).await.expect("confirms");
-        let name = format!("{}.consumer", exchange.name);
-        let dead = format!("{name}.dead");
-        let queue =
-            Self { name, dead, channel, exchange: exchange.name.clone(), _connection: connection };
-        queue.declare(&queue.dead, &[]).await;
-        // The default exchange leads to the queue that the routing key names.
-        let letters =
-            [("x-dead-letter-exchange", ""), ("x-dead-letter-routing-key", queue.dead.as_str())];
-        queue.declare(&queue.name, &letters).await;
-        for key in JobEventType::ALL.map(JobEventType::name) {
-            let (name, exchange) = (queue.name.as_str().into(), exchange.name.as_str().into());
-            let options = QueueBindOptions::default();
-            let bound = queue.channel.queue_bind(
-                name,
-                exchange,
-                key.into(),
-                options,
-                FieldTable::default(),
-            );
-            bound.await.expect("a binding");
-        }
-        queue
-    }
-
-    async fn declare(&self, name: &str, arguments: &[(&str, &str)]) {
-        let mut table = FieldTable::default();
-        for (name, value) in arguments {
-            table.insert((*name).into(), AMQPValue::LongString((*value).into()));
-        }
-        // What a test that is killed leaves behind goes by itself.
-        table.insert("x-expires".into(), AMQPValue::LongInt(600_000));
-        let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-        self.channel.queue_declare(name.into(), durable, table).await.expect("a queue");
-    }
-
-    /// Sends a message as it is, forged or not, by its exchange.
-    async fn send(&self, message: &Message, form: Form) {
-        let mut headers = FieldTable::default();
-        for (name, value) in &message.headers {
-            let value = match form {
-                Form::Texts => AMQPValue::LongString(value.as_str().into()),
-                Form::Bytes => AMQPValue::ByteArray(value.as_bytes().to_vec().into()),
-            };
-            headers.insert(name.as_str().into(), value);
-        }
-        let properties = BasicProperties::default().with_headers(headers);
-        let (exchange, key) = (self.exchange.as_str().into(), message.routing_key.as_str().into());
-        let options = BasicPublishOptions::default();
-        let sent = self.channel.basic_publish(exchange, key, options, &message.body, properties);
-        sent.await.expect("sent").await.expect("confirmed");
-    }
-
-    /// Messages that wait in the queue of a name, those apart that somebody has not acknowledged.
-    async fn waiting(&self, name: &str) -> u32 {
-        self.look(name).await.message_count()
-    }
-
-    async fn look(&self, name: &str) -> lapin::Queue {
-        let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-        let queue = self.channel.queue_declare(name.into(), passive, FieldTable::default()).await;
-        queue.expect("the queue")
-    }
-
-    async fn has(&self, name: &str, count: u32) {
-        let what = format!("{count} messages wait in {name}");
-        until(&what, PATIENCE, async || (self.waiting(name).await == count).then_some(())).await;
-    }
-}
 
 /// A consumer of the documents, and what it is started with.
 struct Consumer<'a> {
@@ -153,17 +61,10 @@ impl Consumer<'_> {
     /// Ends it when all that it was given is acknowledged or refused: before that, the broker
     /// gives it no other message.
     async fn stop(&self, mut running: Running) {
-        let queue = self.queue;
-        queue.send(&self.known, Form::Texts).await;
+        self.queue.send(&self.known, Form::Texts).await;
         running.says("already seen ").await;
         running.0.kill();
-        until("the broker sees it go", PATIENCE, async || {
-            (queue.look(&queue.name).await.consumer_count() == 0).then_some(())
-        })
-        .await;
-        let left =
-            queue.channel.queue_purge(queue.name.as_str().into(), QueuePurgeOptions::default());
-        let left = left.await.expect("purged");
+        let left = self.queue.emptied().await;
         assert!(left <= 1, "besides the last one {left} were left");
     }
 }
@@ -220,18 +121,37 @@ async fn consumes(command: impl Fn() -> Command) {
     it_does_a_job_once(&consumer).await;
     it_refuses_what_is_forged(&consumer).await;
     it_refuses_old_messages_where_told_to(&consumer).await;
-    it_refuses_a_result_that_was_changed(&consumer, &api).await;
+    it_refuses_a_result_whose_key_it_has_not(&consumer).await;
+    it_refuses_a_result_that_was_changed_or_damaged(&consumer, &api).await;
     it_takes_failures(&consumer, &api).await;
+}
+
+/// The address of an API that gives every request this answer.
+async fn in_trouble(status: StatusCode, body: &'static str) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let router = axum::Router::new().fallback(move || async move { (status, body) });
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    format!("http://{address}")
 }
 
 async fn it_does_a_job_once(consumer: &Consumer<'_>) {
     let Consumer { queue, job, known: message, .. } = consumer;
-    // Where the API cannot be reached, nothing is acknowledged and nothing is believed.
-    let away = format!("http://127.0.0.1:{}", free_port());
-    let Running(mut lost, _) = consumer.start(&[("OUTPORT_URL", away.as_str())]);
-    assert!(!lost.end(PATIENCE).await.success(), "{}", lost.said());
-    queue.has(&queue.name, 1).await;
-    assert_eq!(consumer.result(job), None);
+    // Where the API cannot be reached, or says that it is in trouble, nothing is acknowledged and
+    // nothing is believed.
+    let away = [
+        format!("http://127.0.0.1:{}", free_port()),
+        in_trouble(StatusCode::INTERNAL_SERVER_ERROR, r#"{"code":"INTERNAL"}"#).await,
+        in_trouble(StatusCode::INTERNAL_SERVER_ERROR, "FILE_DAMAGED").await,
+        in_trouble(StatusCode::SERVICE_UNAVAILABLE, r#"{"code":"STORAGE_UNAVAILABLE"}"#).await,
+    ];
+    for url in &away {
+        let Running(mut lost, _) = consumer.start(&[("OUTPORT_URL", url.as_str())]);
+        assert!(!lost.end(PATIENCE).await.success(), "{url}: {}", lost.said());
+        assert_eq!(lost.said(), "", "{url}");
+        queue.has(&queue.name, 1).await;
+        assert_eq!(consumer.result(job), None);
+    }
 
     let mut running = consumer.start(&[]);
     running.says(&format!("verified job {job}: {ORDERS} rows, HMAC ok\n")).await;
@@ -265,6 +185,7 @@ async fn it_refuses_what_is_forged(consumer: &Consumer<'_>) {
     };
     let other = format!("fetcher.job.completed.{}", uuid::Uuid::now_v7());
     let signature = "0".repeat(64);
+    let upper = |name: &str| genuine.headers[name].to_uppercase();
     let forged = [
         changed(&|message| *message.body.last_mut().expect("a byte") ^= 1),
         changed(&|message| "job.failed".clone_into(&mut message.routing_key)),
@@ -278,7 +199,9 @@ async fn it_refuses_what_is_forged(consumer: &Consumer<'_>) {
         header("t", "soon"),
         header("signature-version", "v2"),
         header("x-message-signature", &signature),
+        header("x-message-signature", &upper("x-message-signature")),
         header("x-attributes-signature", "é"),
+        header("x-attributes-signature", &upper("x-attributes-signature")),
         changed(&|message| drop(message.headers.remove("x-message-signature"))),
         changed(&|message| drop(message.headers.remove("x-attributes-signature"))),
     ];
@@ -289,16 +212,22 @@ async fn it_refuses_what_is_forged(consumer: &Consumer<'_>) {
         running.says("refused forged: ").await;
         consumer.queue.has(&consumer.queue.dead, number).await;
     }
+    // Only where the header is not there at all, key 1 is meant.
+    for no_text in [AMQPValue::Void, AMQPValue::LongInt(1)] {
+        let mut headers = FieldTable::default();
+        headers.insert("x-signature-key".into(), no_text);
+        consumer.queue.send_with(genuine, Form::Texts, headers).await;
+        running.says("refused forged: ").await;
+    }
     consumer.queue.send(&header("x-signature-key", "2"), Form::Texts).await;
     running.says("refused unknown key: ").await;
     consumer.stop(running).await;
-    consumer.queue.has(&consumer.queue.dead, forged.len() as u32 + 1).await;
+    consumer.queue.has(&consumer.queue.dead, forged.len() as u32 + 3).await;
 }
 
-/// The same event, sent two hours ago.
-fn two_hours_old(message: &Message, job: &str) -> Message {
+/// The message as it would be of this job, signed at this time.
+fn signed(message: Message, job: &str, time: DateTime<Utc>) -> Message {
     let keys = KeyRing::new(1, MasterKey::parse(KEY).expect("a key").derive(EXTERNAL_HMAC));
-    let time = chrono::Utc::now() - chrono::TimeDelta::hours(2);
     let attributes = Attributes {
         event_type: JobEventType::Completed,
         job_id: job.parse().expect("an id"),
@@ -311,11 +240,11 @@ fn two_hours_old(message: &Message, job: &str) -> Message {
     let signed = signature::sign(&keys, &attributes, &message.exchange, &message.body, seconds);
     let all = attributes.headers().into_iter().chain(signed);
     let headers = all.map(|(name, value)| (name.to_owned(), value)).collect();
-    Message { headers, ..message.clone() }
+    Message { headers, ..message }
 }
 
 async fn it_refuses_old_messages_where_told_to(consumer: &Consumer<'_>) {
-    let old = two_hours_old(&consumer.known, &consumer.job);
+    let old = signed(consumer.known.clone(), &consumer.job, Utc::now() - TimeDelta::hours(2));
     let dead = consumer.queue.waiting(&consumer.queue.dead).await;
     let mut running = consumer.start(&[]);
     consumer.queue.send(&old, Form::Texts).await;
@@ -328,19 +257,42 @@ async fn it_refuses_old_messages_where_told_to(consumer: &Consumer<'_>) {
     consumer.queue.has(&consumer.queue.dead, dead + 1).await;
 }
 
-async fn it_refuses_a_result_that_was_changed(consumer: &Consumer<'_>, api: &Api) {
-    let job = api.export("order").await;
-    let shown = api.job_is(&job, "COMPLETED").await;
-    consumer.world.settled().await;
-    let path = consumer.world.path("objects").join(shown["fileKey"].as_str().expect("a key"));
-    let file = shop::expected(ORDERS).replace("ORD-000007", "ORD-000008");
-    std::fs::write(path, file).expect("it is changed");
+/// The message is signed with a key that is known, and the result with one that is not.
+async fn it_refuses_a_result_whose_key_it_has_not(consumer: &Consumer<'_>) {
+    let job = uuid::Uuid::now_v7().to_string();
+    let mut body: Value = serde_json::from_slice(&consumer.known.body).expect("JSON");
+    body["jobId"] = job.as_str().into();
+    body["result"]["integrity"]["keyVersion"] = 2.into();
+    let message = Message { body: body.to_string().into_bytes(), ..consumer.known.clone() };
     let dead = consumer.queue.waiting(&consumer.queue.dead).await;
     let mut running = consumer.start(&[]);
-    running.says(&format!("refused forged: job {job}: the result is not what was signed\n")).await;
+    consumer.queue.send(&signed(message, &job, Utc::now()), Form::Texts).await;
+    running.says(&format!("refused unknown key: job {job}: ")).await;
     consumer.stop(running).await;
     consumer.queue.has(&consumer.queue.dead, dead + 1).await;
-    assert_eq!(consumer.result(&job), None);
+}
+
+async fn it_refuses_a_result_that_was_changed_or_damaged(consumer: &Consumer<'_>, api: &Api) {
+    let changed = shop::expected(ORDERS).replace("ORD-000007", "ORD-000008");
+    // What has another length the API does not even give out.
+    let cut = changed[..changed.len() - 1].to_owned();
+    for (file, why) in [
+        (changed, "forged: job {}: the result is not what was signed"),
+        (cut, "damaged: job {}: its file is not what was written"),
+    ] {
+        let job = api.export("order").await;
+        let shown = api.job_is(&job, "COMPLETED").await;
+        consumer.world.settled().await;
+        let path = consumer.world.path("objects").join(shown["fileKey"].as_str().expect("a key"));
+        std::fs::write(path, file).expect("it is changed");
+        let dead = consumer.queue.waiting(&consumer.queue.dead).await;
+        let mut running = consumer.start(&[]);
+        running.says(&format!("refused {}\n", why.replace("{}", &job))).await;
+        // Others are done: one damaged file stops nobody.
+        consumer.stop(running).await;
+        consumer.queue.has(&consumer.queue.dead, dead + 1).await;
+        assert_eq!(consumer.result(&job), None);
+    }
 }
 
 async fn it_takes_failures(consumer: &Consumer<'_>, api: &Api) {
