@@ -235,7 +235,8 @@ impl Parser<'_> {
             Operator::EndsWith => self.like(raw, Place::End, ignore_case, path),
             Operator::IsNull | Operator::IsNotNull => Some(Test::Null),
             Operator::InLast | Operator::InNext | Operator::InCurrent | Operator::InPrevious => {
-                let relative = Relative::read(operator, raw, path, self.errors)?;
+                let relative =
+                    Relative::read(operator, column.column_type, raw, path, self.errors)?;
                 let range = relative.range(column.column_type, self.context.now, self.context.zone);
                 if range.is_none() {
                     let message = "reaches beyond the years 1 to 9999";

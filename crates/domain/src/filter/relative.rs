@@ -1,6 +1,10 @@
 //! Relative date operators: a range of whole calendar units around the moment of the request, in
 //! the job's zone. Weeks start on Monday (ISO 8601).
 //!
+//! Minutes and hours of instants are lengths of time: they start where the zone's clock shows a
+//! full one, and are counted in seconds from there, so that none is missing or double where the
+//! clock changes. Those of time stamps without a zone are what the clock shows. Days have neither.
+//!
 //! | Operator | Value | Range |
 //! |---|---|---|
 //! | `IN_LAST` | `{amount, unit, includeCurrent?}` | the `amount` whole units before the current one, and that one too if asked |
@@ -36,6 +40,7 @@ enum Unit {
 }
 
 impl Unit {
+    /// From the shortest to the longest.
     const ALL: [(&str, Self); 7] = [
         ("minute", Self::Minute),
         ("hour", Self::Hour),
@@ -45,6 +50,23 @@ impl Unit {
         ("quarter", Self::Quarter),
         ("year", Self::Year),
     ];
+
+    /// The units that a column of this type is asked for.
+    fn of(column_type: ColumnType) -> &'static [(&'static str, Self)] {
+        match column_type {
+            ColumnType::Date => &Self::ALL[2..],
+            _ => &Self::ALL,
+        }
+    }
+
+    /// How long it is, if it is always as long.
+    fn length(self) -> Option<TimeDelta> {
+        match self {
+            Self::Minute => Some(TimeDelta::minutes(1)),
+            Self::Hour => Some(TimeDelta::hours(1)),
+            Self::Day | Self::Week | Self::Month | Self::Quarter | Self::Year => None,
+        }
+    }
 
     /// Where the unit that holds this moment starts.
     fn start(self, at: NaiveDateTime) -> Option<NaiveDateTime> {
@@ -90,9 +112,10 @@ pub(super) struct Relative {
 }
 
 impl Relative {
-    /// Reads the value of a relative operator; what is wrong is noted.
+    /// Reads the value of a relative operator on a column of this type; what is wrong is noted.
     pub(super) fn read(
         operator: Operator,
+        column_type: ColumnType,
         raw: &RawValue,
         path: &str,
         errors: &mut FieldErrors,
@@ -104,7 +127,7 @@ impl Relative {
         let member =
             |name: &str| members.iter().find(|(key, _)| key == name).map(|(_, value)| *value);
         let unit = required(member("unit"), &join(path, "unit"), errors)
-            .and_then(|raw| read_unit(raw, path, errors));
+            .and_then(|raw| read_unit(raw, column_type, path, errors));
         if !counted {
             let first = if operator == Operator::InPrevious { -1 } else { 0 };
             return Some(Self { unit: unit?, first, after_last: first + 1 });
@@ -131,10 +154,16 @@ impl Relative {
         now: DateTime<Utc>,
         zone: Tz,
     ) -> Option<Test> {
-        let current = self.unit.start(now.with_timezone(&zone).naive_local())?;
+        let local_now = now.with_timezone(&zone).naive_local();
+        let current = self.unit.start(local_now)?;
         let value = |by: i32| {
             let local = self.unit.moved(current, by)?;
-            let instant = instant_of(local, zone);
+            let instant = match self.unit.length() {
+                Some(length) => now
+                    .checked_sub_signed(local_now - current)?
+                    .checked_add_signed(length.checked_mul(by)?)?,
+                None => instant_of(local, zone),
+            };
             let known = |year: i32| (1..=9999).contains(&year);
             (known(local.year()) && known(instant.year())).then_some(match column_type {
                 ColumnType::Date => Value::Date(local.date()),
@@ -161,13 +190,21 @@ fn required<'a>(
     raw
 }
 
-fn read_unit(raw: &RawValue, path: &str, errors: &mut FieldErrors) -> Option<Unit> {
+fn read_unit(
+    raw: &RawValue,
+    column_type: ColumnType,
+    path: &str,
+    errors: &mut FieldErrors,
+) -> Option<Unit> {
     let path = join(path, "unit");
     let name = string(raw, &path, errors)?;
-    let unit = Unit::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, unit)| unit);
+    let units = Unit::of(column_type);
+    let unit = units.iter().find(|(known, _)| *known == name).map(|(_, unit)| *unit);
     if unit.is_none() {
-        let known: Vec<&str> = Unit::ALL.into_iter().map(|(name, _)| name).collect();
-        errors.push(path, FieldCode::InvalidValue, format!("must be one of {}", known.join(", ")));
+        let known: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
+        let (known, of) = (known.join(", "), column_type.name());
+        let message = format!("must be one of {known} for a column of type {of}");
+        errors.push(path, FieldCode::InvalidValue, message);
     }
     unit
 }
@@ -187,21 +224,32 @@ fn read_amount(raw: &RawValue, path: &str, errors: &mut FieldErrors) -> Option<i
 mod tests {
     use super::*;
 
-    fn range(operator: Operator, value: &str, now: &str, zone: Tz) -> (String, String) {
+    fn values(
+        operator: Operator,
+        column_type: ColumnType,
+        value: &str,
+        now: &str,
+        zone: Tz,
+    ) -> (Value, Value) {
         let raw = RawValue::from_string(value.to_owned()).expect("JSON");
         let mut errors = FieldErrors::default();
-        let relative = Relative::read(operator, &raw, "value", &mut errors).expect("well-formed");
+        let relative = Relative::read(operator, column_type, &raw, "value", &mut errors);
         let now = DateTime::parse_from_rfc3339(now).expect("an instant").with_timezone(&Utc);
         let Some(Test::Range { from: Some(from), to: Some(to) }) =
-            relative.range(ColumnType::Timestamp, now, zone)
+            relative.expect("well-formed").range(column_type, now, zone)
         else {
             panic!("a range");
         };
-        let text = |bound: Bound| match bound.value {
+        assert!(from.inclusive && !to.inclusive);
+        (from.value, to.value)
+    }
+
+    fn range(operator: Operator, value: &str, now: &str, zone: Tz) -> (String, String) {
+        let text = |value: Value| match value {
             Value::Timestamp(at) => at.format("%FT%RZ").to_string(),
             other => panic!("{other:?}"),
         };
-        assert!(from.inclusive && !to.inclusive);
+        let (from, to) = values(operator, ColumnType::Timestamp, value, now, zone);
         (text(from), text(to))
     }
 
@@ -267,6 +315,106 @@ mod tests {
     }
 
     #[test]
+    fn minutes_and_hours_are_as_long_as_ever_where_the_clock_changes() {
+        use Operator::{InCurrent, InLast, InNext, InPrevious};
+        // The clock shows 02:30:20 for the second time, and 03:30:20 half an hour after 02:00.
+        let (twice, skipped) = ("2026-10-25T01:30:20Z", "2026-03-29T01:30:20Z");
+        let (berlin, kathmandu) = (Tz::Europe__Berlin, Tz::Asia__Kathmandu);
+        let cases = [
+            (InLast, r#"{"amount":5,"unit":"minute"}"#, twice, berlin, "01:25Z", "01:30Z"),
+            (InNext, r#"{"amount":5,"unit":"minute"}"#, twice, berlin, "01:31Z", "01:36Z"),
+            (InCurrent, r#"{"unit":"minute"}"#, twice, berlin, "01:30Z", "01:31Z"),
+            (InCurrent, r#"{"unit":"hour"}"#, twice, berlin, "01:00Z", "02:00Z"),
+            (InPrevious, r#"{"unit":"hour"}"#, twice, berlin, "00:00Z", "01:00Z"),
+            (InLast, r#"{"amount":2,"unit":"hour"}"#, twice, berlin, "23:00Z", "01:00Z"),
+            (InLast, r#"{"amount":1,"unit":"hour"}"#, skipped, berlin, "00:00Z", "01:00Z"),
+            (InLast, r#"{"amount":40,"unit":"minute"}"#, skipped, berlin, "00:50Z", "01:30Z"),
+            (InCurrent, r#"{"unit":"hour"}"#, skipped, berlin, "01:00Z", "02:00Z"),
+            (InCurrent, r#"{"unit":"hour"}"#, "2026-03-29T00:30:20Z", berlin, "00:00Z", "01:00Z"),
+            (
+                InNext,
+                r#"{"amount":1,"unit":"hour"}"#,
+                "2026-03-29T00:30:20Z",
+                berlin,
+                "01:00Z",
+                "02:00Z",
+            ),
+            // 05:45 ahead of UTC: its hours start at a quarter past those of UTC.
+            (
+                InCurrent,
+                r#"{"unit":"hour"}"#,
+                "2026-07-06T10:10:00Z",
+                kathmandu,
+                "09:15Z",
+                "10:15Z",
+            ),
+            (
+                InLast,
+                r#"{"amount":3,"unit":"hour"}"#,
+                "2026-07-06T10:20:00Z",
+                kathmandu,
+                "07:15Z",
+                "10:15Z",
+            ),
+        ];
+        for (operator, value, now, zone, from, to) in cases {
+            let found = range(operator, value, now, zone);
+            let told = format!("{} {value} at {now}: {found:?}", operator.name());
+            assert!(found.0.ends_with(from) && found.1.ends_with(to), "{told}");
+        }
+    }
+
+    #[test]
+    fn the_current_minute_and_hour_hold_the_moment_at_any_time_of_a_clock_change() {
+        let zones = [Tz::Europe__Berlin, Tz::Australia__Lord_Howe, Tz::America__St_Johns, Tz::UTC];
+        let days =
+            ["2026-03-08", "2026-03-29", "2026-04-04", "2026-10-03", "2026-10-25", "2026-11-01"];
+        for (zone, day) in zones.into_iter().flat_map(|zone| days.map(|day| (zone, day))) {
+            let midnight: DateTime<Utc> = format!("{day}T00:00:07Z").parse().expect("an instant");
+            for minute in 0..(24 * 60) {
+                let now = midnight + TimeDelta::minutes(minute);
+                for (unit, length) in [("minute", 60), ("hour", 3_600)] {
+                    let (value, at) = (format!(r#"{{"unit":"{unit}"}}"#), now.to_rfc3339());
+                    let column = ColumnType::Timestamp;
+                    let found = values(Operator::InCurrent, column, &value, &at, zone);
+                    let (Value::Timestamp(from), Value::Timestamp(to)) = found else {
+                        panic!("{found:?}");
+                    };
+                    assert!(from <= now && now < to, "{unit} of {zone} at {at}: {from} to {to}");
+                    assert_eq!((to - from).num_seconds(), length, "{unit} of {zone} at {at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn minutes_and_hours_without_a_zone_are_what_the_clock_shows() {
+        let value = r#"{"amount":2,"unit":"hour"}"#;
+        let (now, zone) = ("2026-10-25T01:30:20Z", Tz::Europe__Berlin);
+        let local = |text: &str| Value::LocalTimestamp(text.parse().expect("a time stamp"));
+        assert_eq!(
+            values(Operator::InLast, ColumnType::LocalTimestamp, value, now, zone),
+            (local("2026-10-25T00:00:00"), local("2026-10-25T02:00:00"))
+        );
+    }
+
+    #[test]
+    fn a_column_of_days_has_no_minutes_and_hours() {
+        for unit in ["minute", "hour"] {
+            let raw = RawValue::from_string(format!(r#"{{"unit":"{unit}"}}"#)).expect("JSON");
+            let mut errors = FieldErrors::default();
+            let column = ColumnType::Date;
+            let read = Relative::read(Operator::InCurrent, column, &raw, "value", &mut errors);
+            assert_eq!(read, None);
+            let errors = errors.into_vec();
+            let told: Vec<_> =
+                errors.iter().map(|error| (error.field.as_str(), error.message.as_str())).collect();
+            let rule = "must be one of day, week, month, quarter, year for a column of type date";
+            assert_eq!(told, [("value.unit", rule)]);
+        }
+    }
+
+    #[test]
     fn wrong_values_are_named() {
         let cases = [
             (Operator::InLast, r#"{"unit":"day"}"#, "value.amount"),
@@ -279,7 +427,8 @@ mod tests {
         for (operator, value, field) in cases {
             let raw = RawValue::from_string(value.to_owned()).expect("JSON");
             let mut errors = FieldErrors::default();
-            let read = Relative::read(operator, &raw, "value", &mut errors);
+            let column = ColumnType::Timestamp;
+            let read = Relative::read(operator, column, &raw, "value", &mut errors);
             let errors = errors.into_vec();
             assert!(
                 errors.first().is_some_and(|error| error.field == field),

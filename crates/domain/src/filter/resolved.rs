@@ -74,7 +74,7 @@ impl Resolver<'_> {
         if !operator.is_relative() {
             return None;
         }
-        let relative = Relative::read(operator, member("value")?, "", errors)?;
+        let relative = Relative::read(operator, column.column_type, member("value")?, "", errors)?;
         let Test::Range { from: Some(from), to: Some(to) } =
             relative.range(column.column_type, self.now, self.zone)?
         else {
