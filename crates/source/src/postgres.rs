@@ -54,6 +54,7 @@ use encoding::Encoding;
 use failure::{Stage, failure};
 use ranges::Statement;
 use reader::{Share, Wire};
+use relation::Tables;
 use session::Pins;
 
 /// How long a cancel may take before the connections are closed all the same.
@@ -200,8 +201,8 @@ struct Compiled {
     dialect: Postgres,
     /// What the statement and its wire rely on.
     types: HashMap<Arc<str>, RealType>,
-    /// To lock, as SQL.
-    tables: Vec<String>,
+    /// What it reads, hence what to lock.
+    tables: Tables,
     sql: String,
     wire: Wire,
 }
@@ -242,17 +243,13 @@ async fn begin_to_read(
     compiled: &[Compiled],
     parameters: &[String],
 ) -> Result<DateTime<Utc>, SourceError> {
-    let mut tables: Vec<_> = compiled.iter().flat_map(|compiled| compiled.tables.clone()).collect();
-    if compiled.len() > 1 {
-        tables.sort_unstable();
-        tables.dedup();
-    }
+    let tables = relation::to_lock(compiled.iter().map(|compiled| &compiled.tables));
     session::begin_to_read(connection, pins, &tables).await?;
     let snapshot_at = session::take_snapshot(connection, parameters).await?;
     for (selection, compiled) in selections.iter().zip(compiled) {
         let types = relation::real_types(connection, selection).await?;
         let tables = relation::base_tables(connection, &selection.relation).await?;
-        if types != compiled.types || tables != compiled.tables {
+        if types != compiled.types || tables.read != compiled.tables.read {
             let message = "the table was altered while the export began";
             return Err(SourceError::new(FailureCode::SchemaMismatch, message).retried());
         }

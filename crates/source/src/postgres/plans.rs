@@ -235,6 +235,80 @@ async fn a_table_that_is_altered_in_between_is_not_read() {
     assert_eq!(error.disposition, Disposition::Retry);
 }
 
+/// A partition at the first and one at the second level of a tree. The first is a table that is
+/// older than the tree.
+async fn tree(writer: &mut PgConnection) -> (String, Selection) {
+    let tree = format!("outport_tree_{}", uuid::Uuid::new_v4().simple());
+    let made = format!(
+        "CREATE TABLE {tree}_low (id bigint); \
+         CREATE TABLE {tree} (id bigint) PARTITION BY RANGE (id); \
+         CREATE TABLE {tree}_mid PARTITION OF {tree} FOR VALUES FROM (10) TO (30) \
+             PARTITION BY RANGE (id); \
+         CREATE TABLE {tree}_high PARTITION OF {tree}_mid FOR VALUES FROM (10) TO (20); \
+         ALTER TABLE {tree} ATTACH PARTITION {tree}_low FOR VALUES FROM (0) TO (10)"
+    );
+    run(writer, &made).await;
+    let selection = Selection {
+        relation: Relation::Query(format!("SELECT id FROM {tree}")),
+        columns: vec![column("id", ColumnType::Integer)],
+        predicate: Predicate::All(Vec::new()),
+        order: Vec::new(),
+        time_zone: chrono_tz::UTC,
+    };
+    (tree, selection)
+}
+
+#[tokio::test]
+async fn partitions_are_locked_after_those_parents_that_reading_locks() {
+    let mut connection = connected().await;
+    let (tree, _) = tree(&mut connection).await;
+    let (root, mid) = (format!("ONLY public.{tree}"), format!("ONLY public.{tree}_mid"));
+    let low = format!(r#""public"."{tree}_low""#);
+    let high = format!(r#""public"."{tree}_high""#);
+    // One after the other: a lock that is held would count for the next.
+    for (sql, expected) in [
+        (format!("SELECT id FROM {tree}_high"), vec![&high]),
+        // The planner asks the parent of a partitioned table what it may hold.
+        (format!("SELECT id FROM {tree}_mid"), vec![&root, &mid, &high]),
+        (format!("SELECT id FROM {tree} WHERE id < 10"), vec![&root, &low]),
+        (format!("SELECT id FROM {tree}"), vec![&root, &low, &mid, &high]),
+    ] {
+        run(&mut connection, "BEGIN").await;
+        let relation = Relation::Query(sql);
+        let tables = relation::base_tables(&mut connection, &relation).await.expect("tables");
+        run(&mut connection, "COMMIT").await;
+        let locks = relation::to_lock([&tables, &tables]);
+        assert_eq!(locks.iter().collect::<Vec<_>>(), expected, "{relation:?}");
+    }
+    run(&mut connection, &format!("DROP TABLE {tree}")).await;
+}
+
+/// What DETACH PARTITION and DROP TABLE do, lock by lock.
+#[tokio::test]
+async fn who_has_a_partitioned_table_and_wants_a_partition_gets_it() {
+    let mut writer = connected().await;
+    let (tree, selection) = tree(&mut writer).await;
+    let mut connection = connected().await;
+    let mut pins = Pins::new(chrono_tz::UTC);
+    session::begin_to_look(&mut connection, &mut pins, &server()).await.expect("a transaction");
+    let seen = super::compiled(&mut connection, &pins, &selection, Vec::new()).await;
+    let seen = [seen.expect("a statement")];
+    let parent = format!("BEGIN; LOCK TABLE ONLY {tree} IN ACCESS EXCLUSIVE MODE");
+    let locked = tokio::spawn(async move {
+        run(&mut writer, &parent).await;
+        writer
+    });
+    until_somebody_waits_for(&tree).await;
+    let reader = tokio::spawn(async move {
+        super::begin_to_read(&mut connection, &pins, &[&selection], &seen, &[]).await
+    });
+    let mut writer = locked.await.expect("the parent");
+    until_somebody_waits_for(&tree).await;
+    run(&mut writer, &format!("LOCK TABLE {tree}_low IN ACCESS EXCLUSIVE MODE; COMMIT")).await;
+    reader.await.expect("a reader").expect("nothing was altered");
+    run(&mut writer, &format!("DROP TABLE {tree}")).await;
+}
+
 #[tokio::test]
 async fn the_server_reads_a_literal_as_the_text_itself() {
     let mut connection = connected().await;

@@ -94,30 +94,106 @@ pub(super) fn real_type(row: &PgRow) -> Result<RealType, sqlx::Error> {
     Ok(RealType { name, family })
 }
 
-/// The tables to lock, as SQL: what is named, or what a query reads. Only tables and views can
-/// be locked; a view takes its tables along.
+/// The tables behind a relation.
+pub(super) struct Tables {
+    /// Those that are read, as SQL: the one that is named, or all in the plan of a query.
+    pub(super) read: Vec<String>,
+    locks: Vec<Lock>,
+}
+
+/// A table to lock. The order is that of locking.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Lock {
+    /// How many generations of parents it has. Whoever alters a table of several partitions locks
+    /// parents before their children.
+    depth: i64,
+    oid: i64,
+    /// Without its children.
+    alone: bool,
+    name: String,
+}
+
+/// What to lock of the tables that are named, with those parents of theirs that this transaction
+/// has locked. The transaction must have looked at the relation.
+const LOCKS: &str = "WITH RECURSIVE \
+     named(oid, kind, name) AS ( \
+         SELECT c.oid, c.relkind, named.name \
+         FROM unnest($1::text[]) AS named(name) JOIN pg_class c ON c.oid = to_regclass(named.name)), \
+     up(child, oid) AS ( \
+         SELECT oid, oid FROM named \
+         UNION SELECT up.child, i.inhparent FROM up JOIN pg_inherits i ON i.inhrelid = up.oid), \
+     above(oid, top, height) AS ( \
+         SELECT DISTINCT oid, oid, 0 FROM up \
+         UNION SELECT above.oid, i.inhparent, above.height + 1 \
+         FROM above JOIN pg_inherits i ON i.inhrelid = above.top), \
+     parents(oid, alone) AS ( \
+         SELECT up.oid, bool_and(has_table_privilege(up.child, 'SELECT')) \
+         FROM up JOIN pg_class c ON c.oid = up.oid \
+         WHERE c.relkind = 'p' AND up.child <> up.oid \
+           AND up.oid NOT IN (SELECT oid FROM named) \
+           AND up.oid IN (SELECT l.relation FROM pg_locks l \
+                          WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation') \
+           AND has_table_privilege(up.oid, 'SELECT') \
+         GROUP BY up.oid), \
+     locks(oid, alone, name) AS ( \
+         SELECT n.oid, false, n.name FROM named n \
+         LEFT JOIN (SELECT DISTINCT up.child FROM up JOIN parents USING (oid)) AS taken \
+                ON taken.child = n.oid \
+         WHERE n.kind IN ('r', 'p', 'v') \
+           AND (taken.child IS NULL OR has_table_privilege(n.oid, 'SELECT')) \
+         UNION ALL \
+         SELECT p.oid, p.alone, format('%I.%I', s.nspname, c.relname) \
+         FROM parents p JOIN pg_class c USING (oid) JOIN pg_namespace s ON s.oid = c.relnamespace) \
+     SELECT d.depth::bigint, l.oid::bigint, l.alone, l.name \
+     FROM locks l \
+     JOIN (SELECT oid, max(height) AS depth FROM above GROUP BY oid) AS d USING (oid)";
+
+/// What is read, and what to lock for it: only tables and views can be locked, and a view takes
+/// its tables along. Partitions are locked after those parents that the look at the relation has
+/// locked, as reading will. A plan does not name them, and a DETACH or DROP that has the parent
+/// and waits for a partition must not meet an export that has the partition and waits for the
+/// parent. Where the rights are those of a parent alone, it takes its partitions along.
 pub(super) async fn base_tables(
     connection: &mut PgConnection,
     relation: &Relation,
-) -> Result<Vec<String>, SourceError> {
-    let named = match relation {
+) -> Result<Tables, SourceError> {
+    let read = match relation {
         Relation::Table(_) => vec![compile::relation(relation)],
         Relation::Query(_) => read_tables(connection, relation).await?,
     };
-    let rows = sqlx::query(
-        "SELECT named.name FROM unnest($1::text[]) AS named(name) \
-         JOIN pg_class c ON c.oid = to_regclass(named.name) \
-         WHERE c.relkind IN ('r', 'p', 'v') ORDER BY c.oid",
-    )
-    .bind(named)
-    .persistent(false)
-    .fetch_all(connection)
-    .await
-    .map_err(|error| failure(error, Stage::Query))?;
-    rows.iter()
-        .map(|row| row.try_get(0))
+    let rows = sqlx::query(LOCKS)
+        .bind(&read)
+        .persistent(false)
+        .fetch_all(connection)
+        .await
+        .map_err(|error| failure(error, Stage::Query))?;
+    let locks = rows
+        .iter()
+        .map(lock)
         .collect::<Result<_, _>>()
-        .map_err(|error| failure(error, Stage::Query))
+        .map_err(|error| failure(error, Stage::Query))?;
+    Ok(Tables { read, locks })
+}
+
+fn lock(row: &PgRow) -> Result<Lock, sqlx::Error> {
+    Ok(Lock {
+        depth: row.try_get(0)?,
+        oid: row.try_get(1)?,
+        alone: row.try_get(2)?,
+        name: row.try_get(3)?,
+    })
+}
+
+/// What to lock for all of them, in this order, as `LOCK TABLE` takes it.
+pub(super) fn to_lock<'a>(tables: impl IntoIterator<Item = &'a Tables>) -> Vec<String> {
+    let mut locks: Vec<&Lock> = tables.into_iter().flat_map(|tables| &tables.locks).collect();
+    locks.sort_unstable();
+    // With its children comes before without them, and is enough.
+    locks.dedup_by_key(|lock| lock.oid);
+    let sql = |lock: &Lock| {
+        if lock.alone { format!("ONLY {}", lock.name) } else { lock.name.clone() }
+    };
+    locks.into_iter().map(sql).collect()
 }
 
 /// The tables in the plan of a query.

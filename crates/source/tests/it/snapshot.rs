@@ -8,7 +8,8 @@ use outport_domain::{
 use outport_source::{Batch, Next};
 
 use crate::world::{
-    World, on_every_engine, postgres_client, read_first, rest, run, selection, within,
+    World, on_every_engine, postgres_client, postgres_source, postgres_url, query, read_first,
+    rest, run, selection, within,
 };
 
 /// Rows that do not fit into what lies between server and reader.
@@ -124,6 +125,47 @@ async fn a_truncate_behind_a_view_or_of_a_partition_waits_for_the_stream() {
             assert_eq!(code.as_deref(), Some("55P03"), "{relation} {table}: {refused}");
             assert_eq!(rest(stream).await.expect("all rows").len(), MANY, "{relation}");
         }
+    })
+    .await;
+}
+
+/// Rights on a partitioned table are rights to read it, and none on its partitions.
+#[tokio::test]
+async fn who_may_read_a_partitioned_table_alone_reads_it_by_a_query_and_locks_its_partitions() {
+    within(World::postgres().await, async |world| {
+        let World::Postgres { schema } = world else { unreachable!() };
+        let role = format!("{schema}_reader");
+        world
+            .run(&format!(
+                "CREATE TABLE parted (id integer, pad text) PARTITION BY RANGE (id); \
+                 CREATE TABLE low PARTITION OF parted FOR VALUES FROM (0) TO (30000); \
+                 CREATE TABLE high PARTITION OF parted FOR VALUES FROM (30000) TO (1000000); \
+                 INSERT INTO parted SELECT n, repeat('x', 300) FROM generate_series(1, {MANY}) AS n; \
+                 CREATE ROLE {role} LOGIN; \
+                 GRANT USAGE ON SCHEMA {schema} TO {role}; \
+                 GRANT SELECT ON parted TO {role}"
+            ))
+            .await;
+        let mut url = url::Url::parse(&postgres_url()).expect("a URL");
+        url.set_username(&role).expect("a user");
+        let wanted = query(
+            format!("SELECT id, pad FROM {schema}.parted"),
+            &[("id", Integer), ("pad", Text)],
+        );
+        let opened = postgres_source(url.into()).open(&wanted).await;
+        let mut client = postgres_client().await;
+        run(&mut client, "SET lock_timeout = '50ms'").await;
+        let truncate = sqlx::AssertSqlSafe(format!("TRUNCATE {schema}.low"));
+        let truncated = sqlx::raw_sql(truncate).execute(&mut client).await;
+        let rows = match opened {
+            Ok(stream) => rest(stream).await.map(|rows| rows.len()),
+            Err(error) => Err(error),
+        };
+        world.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+        assert_eq!(rows.expect("all rows"), MANY);
+        let refused = truncated.expect_err("it waits");
+        let code = refused.as_database_error().and_then(sqlx::error::DatabaseError::code);
+        assert_eq!(code.as_deref(), Some("55P03"), "{refused}");
     })
     .await;
 }
