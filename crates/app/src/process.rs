@@ -242,7 +242,11 @@ impl Process {
         let path = self.config.data_dir.join("outport.lock");
         let failed =
             |error: std::io::Error| StartError::new("the embedded state cannot be locked", &error);
-        let file = std::fs::File::create(&path).map_err(failed)?;
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(std::fs::TryLockError::WouldBlock) => Err(StartError::Failed(format!(

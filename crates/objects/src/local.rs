@@ -4,6 +4,8 @@
 //! `<root>/.uploads/`, where no key can point, because no segment of a key starts with a dot. An object appears by
 //! a rename, after its bytes have reached the disk.
 //!
+//! What is made here is its user's alone: the rows in it are of all tenants.
+//!
 //! One thing is narrower than in S3: of the keys `a` and `a/b` only one can exist.
 
 mod upload;
@@ -11,6 +13,7 @@ mod upload;
 use std::{
     fs, io,
     ops::Range,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -37,6 +40,9 @@ const OF_KEYS: Uuid = Uuid::from_u128(0x0b0c_5f0e_6c1f_4d0e_9a53_52d5_8a7f_31c4)
 /// How old the scratch folder of a check must be to be a dead process's.
 const SCRATCH_AGE: Duration = Duration::from_hours(1);
 const SCRATCH_PREFIX: &str = "check-";
+/// The modes of what is made here.
+const PRIVATE_FOLDER: u32 = 0o700;
+const PRIVATE_FILE: u32 = 0o600;
 
 /// Objects in a folder. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -51,7 +57,7 @@ impl LocalFolder {
         let folder = Self { root };
         let uploads = folder.uploads();
         writing(move || {
-            fs::create_dir_all(&uploads)?;
+            make_folder(&uploads)?;
             remove_old_scratch(&uploads)
         })
         .await?;
@@ -92,7 +98,7 @@ impl ObjectStore for LocalFolder {
         let scratch = self.begun(key).join(Uuid::now_v7().to_string());
         let place = Place { root: self.root.clone(), path: self.path(key) };
         writing(move || {
-            fs::create_dir_all(&scratch)?;
+            make_folder(&scratch)?;
             let size = bytes.len() as u64;
             let written = write_synced(&scratch.join("data"), &bytes)
                 .and_then(|()| place.fill_from(&scratch.join("data")));
@@ -185,7 +191,8 @@ impl ObjectStore for LocalFolder {
     async fn check(&self) -> Result<(), ObjectError> {
         let probe = self.uploads().join(format!("{SCRATCH_PREFIX}{}", Uuid::now_v7()));
         writing(move || {
-            fs::create_dir(&probe)?;
+            // Not recursive: a root that is gone stays gone.
+            fs::DirBuilder::new().mode(PRIVATE_FOLDER).create(&probe)?;
             let written = write_synced(&probe.join("probe"), b"probe");
             written.and(fs::remove_dir_all(&probe))
         })
@@ -207,7 +214,7 @@ impl Place {
         // Deleting the last object of a folder removes the folder, perhaps right now.
         let mut attempts = 0;
         loop {
-            fs::create_dir_all(parent)?;
+            make_folder(parent)?;
             match fs::rename(file, &self.path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < 10 => {
                     attempts += 1;
@@ -245,9 +252,20 @@ async fn next_bytes(
 fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     use io::Write as _;
 
-    let mut file = fs::File::create_new(path)?;
+    let mut file = new_file(path)?;
     file.write_all(bytes)?;
     file.sync_all()
+}
+
+/// Makes a folder, and those on the way to it, for their owner alone; those that are there stay
+/// as they are.
+fn make_folder(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(PRIVATE_FOLDER).create(path)
+}
+
+/// Makes a file for its owner alone.
+fn new_file(path: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(path)
 }
 
 /// Removes a folder and what is in it. A part that is just being written may put a file into it

@@ -7,7 +7,7 @@
 use std::{
     collections::BTreeMap,
     fs, io,
-    os::unix::fs::FileExt as _,
+    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -15,7 +15,9 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{Place, blocking, ignore_missing, remove_begun, writing};
+use super::{
+    PRIVATE_FILE, Place, blocking, ignore_missing, make_folder, new_file, remove_begun, writing,
+};
 use crate::{
     ObjectError, ObjectMeta, Upload,
     parts::{invalid_part, total_bytes},
@@ -80,8 +82,8 @@ impl LocalUpload {
     ) -> Result<Self, ObjectError> {
         let made = folder.clone();
         let file = writing(move || {
-            fs::create_dir_all(&made)?;
-            fs::File::create_new(made.join("data"))
+            make_folder(&made)?;
+            new_file(&made.join("data"))
         })
         .await?;
         Ok(Self { id, folder, place, file: Arc::new(file), parts: Mutex::default() })
@@ -132,7 +134,12 @@ impl Upload for LocalUpload {
                 begin_writeback(&file, offset, size);
                 Ok(())
             }
-            Target::Waiting => fs::write(&waiting, &bytes),
+            Target::Waiting => {
+                // It may have come before.
+                let mut options = fs::OpenOptions::new();
+                options.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
+                io::Write::write_all(&mut options.open(&waiting)?, &bytes)
+            }
         })
         .await?;
         self.parts().written.insert(number, size);

@@ -1,6 +1,6 @@
 //! The local folder: the suite, and what concerns files.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -56,6 +56,43 @@ async fn nothing_is_left_of_what_is_finished_aborted_or_deleted() {
     store.delete(&b).await.expect("it is deleted");
     assert_eq!(listing(&root), [".uploads"]);
     store.put(&a, CSV, bytes(1, 10)).await.expect("the folders come back");
+}
+
+/// The path below the folder and the mode of everything in it.
+fn modes(folder: &Path) -> Vec<(std::path::PathBuf, u32)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let mode = fs::symlink_metadata(&path).expect("its mode").permissions().mode() & 0o777;
+        if path.is_dir() {
+            found.extend(modes(&path));
+        }
+        found.push((path, mode));
+    }
+    found
+}
+
+#[tokio::test]
+async fn what_is_made_is_its_owners_alone_from_the_first_byte_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let top = folder.path().join("made/on/the/way");
+    let store = LocalFolder::open(top).await.expect("it opens");
+    store.put(&key("exports/1/a.csv"), CSV, bytes(1, 10)).await.expect("it is stored");
+    let finished = store.begin(&key("exports/2/b.csv"), CSV).await.expect("an upload");
+    for number in [2, 1] {
+        finished.part(number, bytes(1, 10)).await.expect("a part");
+    }
+    finished.finish().await.expect("it is finished");
+    let begun = store.begin(&key("exports/3/c.csv"), CSV).await.expect("an upload");
+    for _ in 0..2 {
+        begun.part(2, bytes(1, 10)).await.expect("a part that waits for the first");
+    }
+    let found = modes(folder.path());
+    let files = found.iter().filter(|(path, _)| path.is_file()).count();
+    assert_eq!(files, 4, "two objects, and an upload with a part that waits: {found:?}");
+    for (path, mode) in found {
+        assert_eq!(mode, if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
+    }
 }
 
 #[tokio::test]
