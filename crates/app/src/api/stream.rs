@@ -233,9 +233,9 @@ impl Streams {
 
     /// It is not known whose access ended, from now until it is read again.
     fn lapse(&self) {
-        self.publish(|standing| match standing.is_blind {
-            true => standing,
-            false => Standing { is_blind: true, lapses: standing.lapses + 1, ..standing },
+        self.publish(|standing| {
+            let lapses = standing.lapses + u64::from(!standing.is_blind);
+            Standing { is_blind: true, lapses, ..standing }
         });
     }
 
