@@ -37,6 +37,12 @@ struct Entry {
     subscribers: usize,
 }
 
+impl Open {
+    fn has(&self, line: &Arc<Line>) -> bool {
+        self.lines.get(&line.name).is_some_and(|entry| Arc::ptr_eq(&entry.line, line))
+    }
+}
+
 impl Lines {
     pub fn new(config: Arc<NotifierConfig>) -> Self {
         let (figures, open) = (Arc::default(), Mutex::default());
@@ -122,9 +128,20 @@ impl Lines {
         }
     }
 
-    /// The line that has waited longest to be read.
+    /// The line that has waited longest to be read, of those that somebody still subscribes to.
     pub fn next_ready(&self) -> Option<Arc<Line>> {
-        self.lock().ready.pop_front()
+        let mut open = self.lock();
+        loop {
+            let line = open.ready.pop_front()?;
+            if open.has(&line) {
+                return Some(line);
+            }
+        }
+    }
+
+    /// Whether somebody still subscribes to the line.
+    pub fn has(&self, line: &Arc<Line>) -> bool {
+        self.lock().has(line)
     }
 
     /// Waits until a line is opened.
@@ -148,7 +165,7 @@ impl Lines {
     /// Who subscribes to the line is told to resync, and who comes next gets a new one.
     pub fn resync(&self, line: &Arc<Line>) {
         let mut open = self.lock();
-        if open.lines.get(&line.name).is_some_and(|entry| Arc::ptr_eq(&entry.line, line)) {
+        if open.has(line) {
             open.lines.remove(&line.name);
             self.figures.resync();
         }

@@ -122,6 +122,8 @@ impl Rounds {
             Answer::Read(line, read) => {
                 self.reads -= 1;
                 match read {
+                    // All have gone while it was read: nothing is made of it.
+                    _ if !self.lines.has(&line) => {}
                     Ok(Replayed::Page(page)) => self.take(&line, page),
                     Ok(Replayed::Resync(_)) => self.lines.resync(&line),
                     Err(error) => self.could_not_read(&line, &error),
