@@ -36,25 +36,24 @@ pub(crate) async fn number(tx: &Tx, events: &[NewEvent]) -> Result<Vec<String>, 
     if channels.is_empty() {
         return Ok(Vec::new());
     }
-    let places: Vec<_> =
-        channels.iter().flat_map(|(channel, (_, events))| places(channel, events)).collect();
     match (tx.engine(), events) {
         (Engine::Postgres, [event]) => single(tx, &channels, event).await?,
-        (Engine::Postgres, _) => at_once(tx, &channels, events, &places).await?,
-        (Engine::Sqlite, _) => one_by_one(tx, &channels, events, &places).await?,
+        (Engine::Postgres, _) => at_once(tx, &channels, events).await?,
+        (Engine::Sqlite, _) => one_by_one(tx, &channels, events).await?,
     }
-    drop(places);
     Ok(channels.into_keys().collect())
 }
 
-fn places<'a>(channel: &'a str, events: &'a [Uuid]) -> impl Iterator<Item = Place<'a>> {
-    let last = events.len() - 1;
-    let place = move |(at, event): (usize, &Uuid)| Place {
-        channel,
-        behind: (last - at) as i64,
-        event: *event,
-    };
-    events.iter().enumerate().map(place)
+fn places(channels: &Channels) -> impl Iterator<Item = Place<'_>> {
+    channels.iter().flat_map(|(channel, (_, events))| {
+        let last = events.len() - 1;
+        let place = move |(at, event): (usize, &Uuid)| Place {
+            channel,
+            behind: (last - at) as i64,
+            event: *event,
+        };
+        events.iter().enumerate().map(place)
+    })
 }
 
 fn scope_of(event: &NewEvent) -> Result<String, StoreError> {
@@ -101,12 +100,7 @@ async fn single(tx: &Tx, channels: &Channels, event: &NewEvent) -> Result<(), St
 /// takes. The rows of the first INSERT are locked in the order of the channels, before anything
 /// else is written. The values travel as JSON, so that the statement is always the same one and
 /// is prepared once.
-async fn at_once(
-    tx: &Tx,
-    channels: &Channels,
-    events: &[NewEvent],
-    places: &[Place<'_>],
-) -> Result<(), StoreError> {
+async fn at_once(tx: &Tx, channels: &Channels, events: &[NewEvent]) -> Result<(), StoreError> {
     let counters = channels.iter().map(|(channel, (organization, events))| {
         json!({"channel": channel, "organization_id": organization, "given": events.len()})
     });
@@ -119,7 +113,7 @@ async fn at_once(
             "data": event.data,
         }))
     });
-    let numbered = places.iter().map(
+    let numbered = places(channels).map(
         |place| json!({"channel": place.channel, "behind": place.behind, "event_id": place.event}),
     );
     let values = [
@@ -153,12 +147,7 @@ async fn at_once(
 }
 
 /// The transaction has the database to itself already.
-async fn one_by_one(
-    tx: &Tx,
-    channels: &Channels,
-    events: &[NewEvent],
-    places: &[Place<'_>],
-) -> Result<(), StoreError> {
+async fn one_by_one(tx: &Tx, channels: &Channels, events: &[NewEvent]) -> Result<(), StoreError> {
     let counters: Vec<[Value; 3]> = channels
         .iter()
         .map(|(channel, (organization, events))| {
@@ -181,7 +170,7 @@ async fn one_by_one(
         let values = values_of(event)?;
         tx.run(sql, values).await?;
     }
-    for place in places {
+    for place in places(channels) {
         tx.run(
             "INSERT INTO channel_events (channel, sequence, event_id) \
              SELECT channel, head - $2, $3 FROM channels WHERE channel = $1",
