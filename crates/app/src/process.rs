@@ -39,7 +39,9 @@ use crate::{
     worker,
 };
 
-pub(crate) use parts::{catalogue, correspondence, make_private, objects, sound_resources, state};
+pub(crate) use parts::{
+    catalogue, correspondence, make_private, objects, privately, sound_resources, state,
+};
 use parts::{register, registry};
 
 /// Which parts of the product a process runs.
@@ -242,11 +244,7 @@ impl Process {
         let path = self.config.data_dir.join("outport.lock");
         let failed =
             |error: std::io::Error| StartError::new("the embedded state cannot be locked", &error);
-        let mut options = std::fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(&path).map_err(failed)?;
+        let file = privately().create(true).truncate(true).open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(std::fs::TryLockError::WouldBlock) => Err(StartError::Failed(format!(

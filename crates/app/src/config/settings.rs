@@ -226,12 +226,8 @@ pub(super) fn key_file(data_dir: &Path) -> io::Result<MasterKey> {
     let path = data_dir.join("master.key");
     if !path.exists() {
         crate::process::make_private(data_dir)?;
-        let mut options = std::fs::OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let new = data_dir.join(format!("master.key.{}", uuid::Uuid::new_v4()));
-        let mut file = options.open(&new)?;
+        let mut file = crate::process::privately().create_new(true).open(&new)?;
         file.write_all(MasterKey::generate().base64().as_bytes())?;
         file.sync_all()?;
         // Whole or not at all; when another process was first, its key stays.

@@ -27,6 +27,15 @@ pub(crate) fn make_private(folder: &Path) -> std::io::Result<()> {
     builder.create(folder)
 }
 
+/// How to write a file that only its owner may open; one that is there already stays as it is.
+pub(crate) fn privately() -> std::fs::OpenOptions {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
 /// Connects to the state and brings its schema up to date.
 pub(crate) async fn state(config: &Config) -> Result<Store, StartError> {
     let store = Store::connect(&config.state)
