@@ -19,6 +19,11 @@ import { Consumer } from "./consumer.js";
 const PAGE = 1_000;
 /** How long an answer may take, in milliseconds. */
 const PATIENCE = 30_000;
+/**
+ * No server is believed to want a longer pause, and no timer is set for longer, in milliseconds: one
+ * for more than 2^31 - 1 fires at once.
+ */
+const LONGEST_PAUSE = 3_600_000;
 
 /**
  * A clock that can be replaced in tests; times in milliseconds.
@@ -141,7 +146,7 @@ export class Stream {
     const now = this.#clock.now();
     const due = this.#inputs.length > 0 ? now : this.#machine.deadline;
     if (due === Infinity) return;
-    const pause = Math.max(0, Math.ceil(due - now));
+    const pause = Math.min(LONGEST_PAUSE, Math.max(0, Math.ceil(due - now)));
     this.#timer = this.#clock.set(() => this.#take({ on: "tick" }), pause);
   }
 
@@ -275,7 +280,7 @@ function pathOf(channel) {
 function failed(request, retryAfter) {
   const seconds = Number(retryAfter ?? 0);
   const pause = Number.isNaN(seconds) ? Date.parse(retryAfter ?? "") - Date.now() : seconds * 1_000;
-  return { on: "failed", request, retryAfter: Math.max(0, pause || 0) };
+  return { on: "failed", request, retryAfter: Math.min(LONGEST_PAUSE, Math.max(0, pause || 0)) };
 }
 
 /** What is no JSON says nothing; what it may have said is missed and found as a gap.

@@ -14,6 +14,7 @@ class Hands {
   now = () => this.time;
   /** @param {() => void} then @param {number} pause */
   set = (then, pause) => {
+    assert.ok(pause <= 2 ** 31 - 1, "a real timer would fire at once");
     const timer = { at: this.time + pause, then };
     this.timers.push(timer);
     return timer;
@@ -152,6 +153,30 @@ test("Retry-After is kept to, and what is no answer is tried again", async () =>
   it.asked[1]?.answer(404, {});
   await turn();
   assert.deepEqual(it.told.at(-1), ["refused", JOB]);
+});
+
+test("a server may ask for an hour and for no longer, in seconds or by a date", async () => {
+  for (const wanted of ["2147484", "1e400", "Fri, 01 Jan 2999 00:00:00 GMT"]) {
+    const it = world();
+    it.stream.follow(JOB, { snapshot: true });
+    await turn();
+    it.asked[0]?.answer(503, {}, { "retry-after": wanted });
+    await turn();
+    it.clock.move(3_599_999);
+    await turn();
+    assert.equal(it.asked.length, 1, wanted);
+    it.clock.move(3_600_000);
+    await turn();
+    assert.equal(it.asked.length, 2, wanted);
+  }
+});
+
+test("a heartbeat may be longer than any timer", async () => {
+  const it = world({ heartbeat: 2 ** 32 });
+  await live(it);
+  it.clock.move(3_600_000);
+  assert.equal(it.sockets[0].sent.length, 2);
+  assert.equal(it.clock.timers.length, 1);
 });
 
 test("what breaks is replaced after a pause, and says nothing more", async () => {
