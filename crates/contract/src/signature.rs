@@ -40,7 +40,7 @@ pub mod header {
     pub const FORM: &str = "signature-version";
     /// The attributes signature, 64 lower-case hex digits.
     pub const ATTRIBUTES: &str = "x-attributes-signature";
-    /// The version of the key, in decimal; where there is none, 1 is meant.
+    /// The version of the key, in decimal without leading zeros; where there is none, 1 is meant.
     pub const KEY_VERSION: &str = "x-signature-key";
 
     /// All of them.

@@ -264,11 +264,12 @@ impl<'h, H: Fn(&str) -> Option<HeaderValue<'h>>> Headers<H> {
     }
 }
 
-fn decimal<N: str::FromStr>(
+/// The number that a text is: one number has one text, so neither a sign nor a leading zero.
+fn decimal<N: str::FromStr + ToString>(
     header: &'static str,
     text: &str,
     rule: &'static str,
 ) -> Result<N, SignatureError> {
-    let digits = Some(text).filter(|text| text.bytes().all(|c| c.is_ascii_digit()));
-    digits.and_then(|digits| digits.parse().ok()).ok_or(SignatureError::Malformed { header, rule })
+    let number = text.parse().ok().filter(|number: &N| number.to_string() == text);
+    number.ok_or(SignatureError::Malformed { header, rule })
 }

@@ -134,7 +134,7 @@ fn a_missing_header_is_named() {
 
 #[test]
 fn a_header_that_cannot_be_is_named_with_its_rule() {
-    let cases: [(&str, &[u8]); 15] = [
+    let cases: [(&str, &[u8]); 28] = [
         ("x-message-signature", b""),
         ("x-message-signature", b"abc"),
         ("x-message-signature", &[b'g'; 64]),
@@ -145,10 +145,23 @@ fn a_header_that_cannot_be_is_named_with_its_rule() {
         ("t", b"+1783965851"),
         ("t", b"1783965851.0"),
         ("t", b"99999999999999999999"),
+        ("t", b"01783965851"),
+        ("t", b" 1783965851"),
+        ("t", b"1_783_965_851"),
         ("X-Tenant-ID", b"a\nb"),
         ("ce-subject", b"6A5B0F8C-2F1E-4A41-9F0E-3D2C1B0A9E88"),
         ("ce-source", b"//a\n//b"),
         ("x-signature-key", b"one"),
+        ("x-signature-key", b""),
+        ("x-signature-key", b"01"),
+        ("x-signature-key", b"+1"),
+        ("x-signature-key", b"-1"),
+        ("x-signature-key", b" 1"),
+        ("x-signature-key", b"1 "),
+        ("x-signature-key", b"1.0"),
+        ("x-signature-key", b"1e0"),
+        ("x-signature-key", b"0x1"),
+        ("x-signature-key", "\u{661}".as_bytes()),
         ("x-signature-key", b"65536"),
     ];
     for (name, value) in cases {
@@ -356,11 +369,6 @@ proptest! {
     ) {
         let original = message();
         prop_assume!(original.header(name) != Some(&value));
-        // A leading zero of the key's version may say the same.
-        let changed = original.with(name, value.clone());
-        if let Ok(verified) = verify(&changed) {
-            prop_assert_eq!(name, "x-signature-key", "{:?}", value);
-            prop_assert_eq!(verified.job_id, JOB);
-        }
+        prop_assert!(verify(&original.with(name, value.clone())).is_err(), "{}: {:?}", name, value);
     }
 }
