@@ -246,7 +246,7 @@ export class Consumer {
   #take(input) {
     switch (input.on) {
       case "start":
-        if (this.#phase === "stopped" || this.#phase === "ended") this.#connect();
+        if (this.#phase === "stopped" || this.#phase === "ended") this.#start();
         return;
       case "stop":
         this.#leaveConnection();
@@ -273,6 +273,14 @@ export class Consumer {
 
   // The connection.
 
+  #start() {
+    this.#connect();
+    for (const followed of this.#followed.values()) {
+      const isAsked = followed.request !== 0 || followed.retryAt !== Infinity;
+      if (followed.phase === "lost" && !isAsked) this.#load(followed);
+    }
+  }
+
   #connect() {
     this.#connectAt = Infinity;
     this.#heardAt = this.#now;
@@ -285,6 +293,12 @@ export class Consumer {
   #become(phase, state) {
     this.#phase = phase;
     this.#out.push({ do: "state", ...state });
+    if (phase !== "stopped" && phase !== "ended") return;
+    // An answer that is under way comes to nobody; it is asked for again at the next start.
+    for (const followed of this.#followed.values()) {
+      followed.request = 0;
+      followed.retryAt = Infinity;
+    }
   }
 
   /** Forgets all that belonged to the connection. What is held comes again by the replay. */

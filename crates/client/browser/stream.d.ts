@@ -71,7 +71,7 @@ export declare class Stream {
     leave(channel: string): void;
     /** Connects, and from then on comes back by itself until `stop` or the end of the access. */
     start(): void;
-    /** Disconnects. Channels and positions are kept for `start`. */
+    /** Disconnects; no answer that is under way is told. Channels and positions stay for `start`. */
     stop(): void;
     /**
      * Where a channel is, to go on from there another time.

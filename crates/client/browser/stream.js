@@ -20,8 +20,8 @@ const PAGE = 1_000;
 /** How long an answer may take, in milliseconds. */
 const PATIENCE = 30_000;
 /**
- * No server is believed to want a longer pause, and no timer is set for longer, in milliseconds: one
- * for more than 2^31 - 1 fires at once.
+ * No server is believed to want a longer pause, and no timer is set for longer, in milliseconds:
+ * one for more than 2^31 - 1 fires at once.
  */
 const LONGEST_PAUSE = 3_600_000;
 
@@ -109,7 +109,7 @@ export class Stream {
     this.#take({ on: "start" });
   }
 
-  /** Disconnects. Channels and positions are kept for `start`. */
+  /** Disconnects; no answer that is under way is told. Channels and positions stay for `start`. */
   stop() {
     this.#take({ on: "stop" });
   }

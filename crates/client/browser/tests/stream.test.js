@@ -265,6 +265,30 @@ test("a revoked access ends it for good", async () => {
   assert.equal(it.clock.timers.length, 0);
 });
 
+test("what was asked before a stop is told to nobody, and asked again after it", async () => {
+  /** @type {number[]} */
+  const taken = [];
+  const it = world({ onSnapshot: ({ sequence }) => taken.push(sequence) });
+  it.stream.follow(JOB, { snapshot: true });
+  it.stream.start();
+  await turn();
+  assert.equal(it.asked.length, 1);
+  it.stream.stop();
+  it.asked[0]?.answer(200, { sequence: 7 });
+  await turn();
+  it.stream.start();
+  await turn();
+  it.asked[1]?.answer(503, {});
+  await turn();
+  it.stream.stop();
+  assert.equal(it.clock.timers.length, 0);
+  it.stream.start();
+  await turn();
+  it.asked[2]?.answer(200, { sequence: 9 });
+  await turn();
+  assert.deepEqual(taken, [9]);
+});
+
 test("what is called back may leave, and its own faults stop nothing", async ({ mock }) => {
   /** @type {(() => void)[]} */
   const thrown = [];
