@@ -65,6 +65,7 @@ export class Problem extends Error {
 export class Api {
   #base;
   #token;
+  #isClosed = false;
 
   /** @param {string} base @param {string} token */
   constructor(base, token) {
@@ -72,16 +73,22 @@ export class Api {
     this.#token = token;
   }
 
+  /** Nothing that was asked is answered after this, neither well nor badly. */
+  close() {
+    this.#isClosed = true;
+  }
+
   /** @param {string} path */
-  async get(path) {
-    return content(await this.#call("GET", path));
+  get(path) {
+    return this.#unlessClosed(this.#call("GET", path).then(content));
   }
 
   /** @param {string} path @param {unknown} [body] @param {Record<string, string>} [headers] */
-  async post(path, body, headers = {}) {
+  post(path, body, headers = {}) {
     const type = body === undefined ? undefined : { "content-type": "application/json" };
     const text = body === undefined ? null : JSON.stringify(body);
-    return content(await this.#call("POST", path, { ...headers, ...type }, text));
+    const answer = this.#call("POST", path, { ...headers, ...type }, text);
+    return this.#unlessClosed(answer.then(content));
   }
 
   /**
@@ -97,7 +104,8 @@ export class Api {
       await answer.body?.pipeTo(await handle.createWritable());
       return;
     }
-    const url = URL.createObjectURL(await (await this.#file(path)).blob());
+    const blob = this.#file(path).then((answer) => answer.blob());
+    const url = URL.createObjectURL(await this.#unlessClosed(blob));
     const link = document.createElement("a");
     link.href = url;
     link.download = name;
@@ -108,7 +116,13 @@ export class Api {
 
   /** @param {string} path */
   #file(path) {
-    return this.#call("GET", path, { "x-outport-redirect": "never" });
+    return this.#unlessClosed(this.#call("GET", path, { "x-outport-redirect": "never" }));
+  }
+
+  /** @template T @param {Promise<T>} answer @returns {Promise<T>} */
+  async #unlessClosed(answer) {
+    await Promise.allSettled([answer]);
+    return this.#isClosed ? new Promise(() => {}) : answer;
   }
 
   /**

@@ -53,7 +53,6 @@ class Desk {
   #timer;
   /** What the API did not answer and is asked again, by path. @type {Map<string, number>} */
   #again = new Map();
-  #isClosed = false;
 
   /** @param {Api} api @param {string} token @param {(reason: string) => void} signOut */
   constructor(api, token, signOut) {
@@ -77,12 +76,12 @@ class Desk {
     this.stream.start();
   }
 
+  /** Nothing of it is seen after this. */
   close() {
-    this.#isClosed = true;
     clearInterval(this.#timer);
     this.#again.forEach((timer) => clearTimeout(timer));
     this.stream.stop();
-    the("cards").replaceChildren();
+    for (const id of ["cards", "trouble", "news"]) the(id).replaceChildren();
   }
 
   /** @param {unknown} body @param {string} key */
@@ -225,18 +224,15 @@ class Desk {
     clearTimeout(this.#again.get(path));
     this.#again.delete(path);
     try {
-      const answer = await this.api.get(path);
-      if (!this.#isClosed) take(answer);
+      take(await this.api.get(path));
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
-      if (this.#isClosed) return;
       if (error.status === 401) this.signOut(EXPIRED);
       // All else is out of this caller's reach.
       if (!error.mayPass) return;
-      const pause = Math.min(LONGEST_PAUSE, Math.max(LOOK, error.retryAfter));
       // Another question may have been under way, and have failed before.
       clearTimeout(this.#again.get(path));
-      this.#again.set(path, setTimeout(() => this.#ask(path, take), pause));
+      this.#again.set(path, setTimeout(() => this.#ask(path, take), pauseAfter(error)));
     }
   }
 
@@ -289,19 +285,39 @@ function say(text) {
   the("news").textContent = text;
 }
 
+/** Until the same is asked again, in milliseconds. @param {Problem} problem */
+const pauseAfter = ({ retryAfter }) => Math.min(LONGEST_PAUSE, Math.max(LOOK, retryAfter));
+
+/** Who is asked on behalf of who is signed in, or signs in. @type {Api | null} */
+let api = null;
 /** @type {Desk | null} */
 let desk = null;
+/** When the service could not be reached. */
+let again = 0;
 const form = new RequestForm(async (body, key) => {
   await desk?.request(body, key);
 });
 
-/** @param {string} [fault] */
-function showDoor(fault = "") {
+/** @param {"sign-in" | "away" | "desk"} place */
+function show(place) {
+  for (const id of ["sign-in", "away", "desk"]) the(id).hidden = id !== place;
+  the("sign-out").hidden = place === "sign-in";
+}
+
+/** Ends all that was done with a token; no answer that is under way arrives. */
+function leave() {
+  clearTimeout(again);
+  api?.close();
   desk?.close();
   desk = null;
+  form.clear();
+}
+
+/** @param {string} [fault] */
+function showDoor(fault = "") {
+  leave();
   sessionStorage.removeItem(STORED);
-  for (const id of ["desk", "sign-out"]) the(id).hidden = true;
-  the("sign-in").hidden = false;
+  show("sign-in");
   the("connection").textContent = "";
   the("sign-in-fault").textContent = fault;
   the("token").focus();
@@ -309,20 +325,27 @@ function showDoor(fault = "") {
 
 /** @param {string} token */
 async function enter(token) {
-  const api = new Api(document.baseURI, token);
+  leave();
+  const asked = new Api(document.baseURI, token);
+  api = asked;
   try {
-    const page = await api.get(`v1/exports?limit=${PAGE}`);
-    const resources = await api.get("v1/resources").catch(() => null);
+    const page = await asked.get(`v1/exports?limit=${PAGE}`);
+    const resources = await asked.get("v1/resources").catch(() => null);
     sessionStorage.setItem(STORED, token);
-    desk = new Desk(api, token, showDoor);
-    form.offer(resources?.items ?? []);
-    the("sign-in").hidden = true;
-    for (const id of ["desk", "sign-out"]) the(id).hidden = false;
+    desk = new Desk(asked, token, showDoor);
+    show("desk");
     desk.open(page.items, page.nextCursor);
     if (resources === null) desk.offer();
+    else form.offer(resources.items);
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    showDoor(error.message);
+    if (error.status === 401 || error.status === 403) return showDoor(error.message);
+    // That says nothing against the token.
+    const pause = pauseAfter(error);
+    again = setTimeout(() => enter(token), pause);
+    show("away");
+    const at = new Date(Date.now() + pause).toLocaleTimeString();
+    the("away-fault").textContent = `${error.message} It is asked again at ${at}.`;
   }
 }
 

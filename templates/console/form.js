@@ -60,6 +60,7 @@ export class RequestForm {
   #compression = the("compression");
   #fileName = the("file-name");
   #faults = the("faults");
+  #button = /** @type {HTMLButtonElement} */ (this.#form.querySelector("[type=submit]"));
 
   /** @param {(body: unknown, key: string) => Promise<void>} submit */
   constructor(submit) {
@@ -87,6 +88,15 @@ export class RequestForm {
     this.#choose();
   }
 
+  /** Forgets what was offered and what was entered. */
+  clear() {
+    this.#form.reset();
+    this.#faults.replaceChildren();
+    this.#button.disabled = false;
+    this.#key = key();
+    this.offer([]);
+  }
+
   get #chosen() {
     return this.#resources.get(this.#resource.value);
   }
@@ -96,14 +106,12 @@ export class RequestForm {
   }
 
   #choose() {
-    const resource = this.#chosen;
-    if (resource === undefined) return;
-    this.#columns.replaceChildren(...resource.columns.map(box));
+    const { columns = [], formats = [], scopeTypes = [] } = this.#chosen ?? {};
+    this.#columns.replaceChildren(...columns.map(box));
     this.#filters.replaceChildren();
-    this.#format.replaceChildren(...resource.formats.map((format) => option(format)));
-    const scopes = resource.scopeTypes.map((scope) => option(scope, words(scope)));
-    this.#scope.replaceChildren(...scopes);
-    the("scope").hidden = resource.scopeTypes.length < 2;
+    this.#format.replaceChildren(...formats.map((format) => option(format)));
+    this.#scope.replaceChildren(...scopeTypes.map((scope) => option(scope, words(scope))));
+    the("scope").hidden = scopeTypes.length < 2;
     this.#drawScope();
     this.#drawCompression();
   }
@@ -170,8 +178,7 @@ export class RequestForm {
 
   /** @param {(body: unknown, key: string) => Promise<void>} submit */
   async #submit(submit) {
-    const button = /** @type {HTMLButtonElement} */ (this.#form.querySelector("[type=submit]"));
-    button.disabled = true;
+    this.#button.disabled = true;
     this.#faults.replaceChildren();
     try {
       await submit(this.#body(), this.#key);
@@ -180,7 +187,7 @@ export class RequestForm {
       if (!(error instanceof Problem)) throw error;
       this.#complain(error);
     } finally {
-      button.disabled = false;
+      this.#button.disabled = false;
     }
   }
 

@@ -76,6 +76,10 @@ async fn a_person_follows_an_export_through_an_outage_and_gets_its_file() {
     for nothing in ["messages", "violations", "nameless", "differences"] {
         assert_eq!(seen[nothing], json!([]), "{nothing}");
     }
+    let [canceled, completed] = [&seen["other"], &seen["job"]["exportJobId"]];
+    let after =
+        json!({ "cards": [canceled, completed], "fileName": "", "news": "", "trouble": "" });
+    assert_eq!(seen["after"], after, "nothing of the session before");
     assert_eq!(seen["left"], 0, "who has no access sees nothing");
     assert_eq!(seen["overflow"], 0, "a narrow window shows all of its width");
     let [url, cookie, local, session] = seen["kept"].as_array().expect("values").as_slice() else {

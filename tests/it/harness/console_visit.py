@@ -137,11 +137,18 @@ class Visit:
         await self.follow_through_an_outage()
         await self.follow_another_ones()
         await self.look_around()
+        await self.leave_midway()
+        await self.find_it_away()
+        self.seen["messages"] = list(self.messages)
         await self.lose_access()
+
+    @property
+    def address(self):
+        return f"http://127.0.0.1:{self.network.port}/"
 
     async def sign_in(self):
         page = self.page
-        await page.goto(f"http://127.0.0.1:{self.network.port}/")
+        await page.goto(self.address)
         token = page.get_by_label("Token")
         await expect(token).to_be_focused()
         await self.picture("door")
@@ -240,6 +247,7 @@ class Visit:
         await expect(card.locator(".badge")).to_have_text("CANCELED", timeout=PATIENCE)
         await expect(card.get_by_role("button", name="Cancel")).to_be_hidden()
         self.seen["canceled"] = self.call("GET", f"/v1/exports/{job}")["status"]
+        self.seen["other"] = job
 
     async def answer_busy(self, route):
         self.refused.append(route.request.url)
@@ -279,14 +287,103 @@ class Visit:
         await page.get_by_role("button", name="Sign out").click()
         await page.reload()
         await expect(page.get_by_label("Token")).to_be_visible()
-        self.seen["messages"] = list(self.messages)
+
+    async def enter(self, page):
+        await page.get_by_label("Token").fill(self.asked["token"])
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.locator("#connection")).to_have_text("Live")
+
+    async def leave_midway(self):
+        """What was asked before signing out is answered after it, and changes nothing."""
+        page, held = self.page, asyncio.Queue()
+        await self.enter(page)
+        await page.route("**/v1/exports", held.put)
+        await page.route("**/v1/exports/*/rerun", held.put)
+        await page.get_by_label("File name").fill("mine")
+        await page.get_by_role("button", name="Request the export").click()
+        requested = await held.get()
+        await page.locator(".card .rerun").first.click()
+        rerun = await held.get()
+        await page.get_by_role("button", name="Sign out").click()
+        await expect(page.get_by_label("Token")).to_be_visible()
+        other = "0197f604-49fe-7b73-bb81-df2e93a7e47d"
+        await self.answer(requested, 202, {**self.seen["job"], "exportJobId": other})
+        await self.enter(page)
+        await self.answer(rerun, 401, {"title": "Unauthorized"})
+        # A round trip of the page itself, by which it has taken the answer in.
+        await page.evaluate("fetch('livez').then((it) => it.text())")
+        await expect(page.get_by_role("heading", name="New export")).to_be_visible()
+        cards = page.locator(".card")
+        self.seen["after"] = {
+            "cards": await cards.evaluate_all("(all) => all.map((it) => it.dataset.id)"),
+            "fileName": await page.get_by_label("File name").input_value(),
+            "news": await page.locator("#news").inner_text(),
+            "trouble": await page.locator("#trouble").inner_text(),
+        }
+        await expect(page.get_by_role("button", name="Request the export")).to_be_enabled()
+        await page.get_by_role("button", name="Sign out").click()
+
+    async def answer(self, route, status, body):
+        if status >= 400:
+            self.refused.append(route.request.url)
+        async with self.page.expect_event("requestfinished", lambda it: it == route.request):
+            await route.fulfill(status=status, json=body)
+
+    async def find_it_away(self):
+        """A service that is away says nothing against a token; it is asked again when it wants."""
+        context = await self.page.context.browser.new_context()
+        page = await context.new_page()
+        page.on("pageerror", lambda error: self.messages.append(str(error)))
+        await page.clock.install()
+        await page.goto(self.address)
+        await self.enter(page)
+        asked, answers = 0, asyncio.Queue()
+
+        async def answer(route):
+            nonlocal asked
+            asked += 1
+            await (await answers.get())(route)
+
+        def refusal(status, headers=None):
+            return lambda route: route.fulfill(status=status, headers=headers, json={})
+
+        door, away = page.locator("#sign-in"), page.locator("#away")
+        await page.route("**/v1/exports?*", answer)
+        busy = refusal(503, {"retry-after": "1000"})
+        answers.put_nowait(busy)
+        await page.reload()
+        await expect(away).to_contain_text("It is asked again at")
+        await expect(door).to_be_hidden()
+        await page.clock.fast_forward(900_000)
+        await page.evaluate("fetch('livez').then((it) => it.text())")
+        assert asked == 1, "it is asked before it wants"
+        for again in (lambda route: route.abort(), refusal(429)):
+            before = await away.inner_text()
+            answers.put_nowait(again)
+            await page.clock.fast_forward(100_000)
+            await expect(away).not_to_have_text(before)
+        answers.put_nowait(lambda route: route.continue_())
+        await page.clock.fast_forward(100_000)
+        await expect(page.locator("#connection")).to_have_text("Live")
+        await expect(away).to_be_hidden()
+
+        # Who does not want to wait may leave, and a refusal is none of the service's.
+        answers.put_nowait(busy)
+        await page.reload()
+        await page.get_by_role("button", name="Sign out").click()
+        await expect(door).to_be_visible()
+        await expect(away).to_be_hidden()
+        await page.get_by_label("Token").fill(self.asked["token"])
+        answers.put_nowait(refusal(403))
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.locator("#sign-in-fault")).not_to_be_empty()
+        await expect(door).to_be_visible()
+        await context.close()
 
     async def lose_access(self):
         """Who is revoked is shown the door without touching anything."""
         page = self.page
-        await page.get_by_label("Token").fill(self.asked["token"])
-        await page.get_by_role("button", name="Sign in").click()
-        await expect(page.locator("#connection")).to_have_text("Live")
+        await self.enter(page)
         command, env = self.asked["revoke"], self.asked["env"]
         subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
         fault = "The token is not accepted any more."
