@@ -90,6 +90,23 @@ async fn an_export_that_does_not_succeed_is_another_exit_code() {
 }
 
 #[tokio::test]
+async fn an_end_that_another_producer_tells_of_is_not_believed() {
+    let world = World::postgres().await;
+    let (api, job) = requested(&world).await;
+    let mut watch = ask(&world, &[api.access().0], api.access().1, &["watch", &job, "--json"]);
+    said(&watch, 1).await;
+    let told = json!({
+        "scope": { "job": &job }, "type": "job.succeeded", "data": { "state": "succeeded" },
+    });
+    let (status, answer) = api.try_post("/v1/channels/events", &told).await.expect("an answer");
+    assert_eq!(status, 201, "{answer}");
+    let lines = said(&watch, 2).await;
+    assert_eq!(lines[1]["event"]["id"], answer["id"], "it is shown");
+    assert_eq!(api.post(&format!("/v1/exports/{job}/cancel")).await.0, 202);
+    assert_eq!(code(&mut watch).await, Some(1), "{}", watch.said());
+}
+
+#[tokio::test]
 async fn a_channel_is_printed_as_it_grows() {
     let world = World::sqlite();
     let api = world.all_in_one().await;

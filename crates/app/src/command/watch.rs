@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 use futures::StreamExt as _;
-use outport_client::{FollowConfig, Follower, Item, Snapshot, Start};
+use outport_client::{Backoff, Client, FollowConfig, Follower, Item, Snapshot, Start};
 use outport_contract::stream::{Channel, StreamEvent};
 use serde::Deserialize;
 use uuid::Uuid;
@@ -46,16 +46,32 @@ pub(super) async fn run(arguments: WatchArguments) -> Result<ExitCode, Failure> 
             Item::Ended { end, .. } => return Err(Failure::Failed(end.to_string())),
         };
         screen.show(&item, seen.as_ref())?;
-        if let Some(Seen { ended: Some(said), .. }) = seen {
-            // Others may post events to the channel too: how it ended, the export itself says.
-            let now = client.snapshot(&channel).await.ok();
-            let now = now.as_ref().and_then(Seen::of_snapshot).map(|now| now.ended);
-            let Some(is_success) = now.unwrap_or(Some(said)) else { continue };
+        if seen.is_some_and(|seen| seen.ended.is_some()) {
+            let Some(is_success) = ended(&client, &channel).await? else { continue };
             screen.close()?;
             return Ok(if is_success { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
     }
     Ok(ExitCode::FAILURE)
+}
+
+/// Whether the export is over, and well. Others may post events to its channel too: how it ended,
+/// the server alone says, however often it must be asked.
+async fn ended(client: &Client, channel: &Channel) -> Result<Option<bool>, Failure> {
+    let FollowConfig { backoff, most_backoff, seed, .. } = FollowConfig::default();
+    let mut backoff = Backoff::new(backoff, most_backoff, seed);
+    let mut tries = 0;
+    loop {
+        let error = match client.snapshot(channel).await {
+            Ok(snapshot) => return Ok(Seen::of_snapshot(&snapshot).and_then(|seen| seen.ended)),
+            Err(error) => error,
+        };
+        if error.status().is_some_and(|status| status < 500 && status != 429) {
+            return Err(Failure::Failed(error.to_string()));
+        }
+        tokio::time::sleep(backoff.delay(tries, error.retry_after())).await;
+        tries += 1;
+    }
 }
 
 /// An export as the API shows it, as far as it is shown here.
@@ -215,7 +231,49 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
     use super::*;
+
+    /// A client of a server that gives these answers, one a connection.
+    async fn client_of(answers: Vec<(&'static str, String)>) -> Client {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(async move {
+            for (status, body) in answers {
+                let (mut socket, _) = listener.accept().await.expect("a connection");
+                let asked = socket.read(&mut [0; 4096]).await.expect("a request");
+                assert!(asked > 0);
+                let length = body.len();
+                let answer = format!(
+                    "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+                );
+                socket.write_all(answer.as_bytes()).await.expect("it reads");
+            }
+        });
+        Client::new(&format!("http://{address}"), "t").expect("a client")
+    }
+
+    #[tokio::test]
+    async fn how_it_ended_is_asked_for_until_the_server_says() {
+        let channel = Channel::Job(Uuid::nil());
+        let snapshot = |status| {
+            let jobs = serde_json::json!([{ "status": status }]);
+            serde_json::json!({ "channel": channel, "sequence": 1, "jobs": jobs }).to_string()
+        };
+        for (status, expected) in
+            [("PROCESSING", None), ("COMPLETED", Some(true)), ("FAILED", Some(false))]
+        {
+            let busy = ("503 Service Unavailable", "{}".to_owned());
+            let client = client_of(vec![busy, ("200 OK", snapshot(status))]).await;
+            assert_eq!(ended(&client, &channel).await.expect("an answer"), expected, "{status}");
+        }
+        let client = client_of(vec![("404 Not Found", "{}".to_owned())]).await;
+        assert!(ended(&client, &channel).await.is_err(), "nobody can say any more");
+    }
 
     #[test]
     fn a_bar_is_full_when_all_is_done_and_never_fuller() {
