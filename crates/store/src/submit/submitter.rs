@@ -1,5 +1,6 @@
 //! The group commit: one task, one transaction at a time, as many jobs in it as are waiting.
 
+use outport_contract::redaction::told;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{IdempotencyKey, NewJob, Submitted, batch};
@@ -79,7 +80,8 @@ impl Committer {
                 }
             }
             Err(Failed::Unknown(error)) => {
-                tracing::warn!(%error, jobs = waiting.len(), "a commit of new jobs broke; its outcome is unknown");
+                let (error, jobs) = (told(&error), waiting.len());
+                tracing::warn!(error, jobs, "a commit of new jobs broke; its outcome is unknown");
                 for waiting in waiting {
                     reply(waiting, Err(broken()));
                 }
