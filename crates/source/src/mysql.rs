@@ -122,13 +122,14 @@ impl Opened {
         let before = snapshot::take(&mut connection, &thread, None).await?;
         snapshot::lock(&mut connection, &thread, selections).await?;
         // From here on tables and columns stay what they are.
-        let (mut table, mut is_read_by_planning) = (None, false);
+        let (mut table, mut looked_at, mut is_read_by_planning) = (None, None, false);
         let mut parameters = Vec::new();
         let mut statements = Vec::with_capacity(selections.len());
         for selection in selections {
             let types = relation::real_types(&mut connection, selection).await?;
             let behind = relation::check_snapshots(&mut connection, &selection.relation).await?;
             table = table.or(behind.table);
+            looked_at = looked_at.or(behind.looked_at);
             is_read_by_planning |= behind.is_read_by_planning;
             let mut dialect = MySql::new(types);
             dialect.parameters = parameters;
@@ -138,7 +139,7 @@ impl Opened {
         }
         let now = snapshot::take(&mut connection, &thread, table.as_ref()).await?;
         // Whoever looks for a first row while planning makes the view, at some time between.
-        let snapshot_at = if is_read_by_planning { before } else { now };
+        let snapshot_at = if is_read_by_planning { before } else { looked_at.unwrap_or(now) };
         session::set_parameters(&mut connection, &parameters).await?;
         // The text protocol runs many statements at once; to prepare is to allow only one.
         for statement in &statements {

@@ -27,6 +27,9 @@ use operand::{Constant, Operand, Placed, operand};
 /// usual ones do not even know `ẞ`.
 const FOLDING: &str = "utf8mb4_unicode_520_ci";
 
+/// Digits that a DECIMAL has after the point: 30 in MySQL, which refuses more, 38 in MariaDB.
+pub(crate) const LEAST_MOST_FRACTION: usize = 30;
+
 /// What a column is in the database itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RealType {
@@ -45,7 +48,10 @@ pub(crate) enum Family {
     },
     Binary,
     Integer,
-    Decimal,
+    /// With the digits after the point that the server allows at most.
+    Decimal {
+        most_fraction: usize,
+    },
     Float,
     Double,
     Bit,
@@ -155,7 +161,7 @@ impl MySql {
     /// Any number but zero is true. The column itself is compared, for its index.
     fn truth_among(&self, column: &ColumnRef, values: &[Value]) -> Result<String, SourceError> {
         let real = self.real_type(column)?;
-        if !matches!(real.family, Family::Integer | Family::Decimal | Family::Bit) {
+        if !matches!(real.family, Family::Integer | Family::Decimal { .. } | Family::Bit) {
             return Err(not_comparable(column, &real.name));
         }
         let has = |truth| values.contains(&Value::Boolean(truth));

@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use chrono::{DateTime, Utc};
 use outport_domain::{
     failure::FailureCode,
     selection::{Relation, Selection},
@@ -18,19 +19,30 @@ use sqlx::{
 use super::{
     failure::{Stage, failure},
     session::{rows, text},
+    snapshot,
 };
 use crate::{
     SourceError, compile,
     compile::{
         Dialect,
-        mysql::{Family, RealType},
+        mysql::{Family, LEAST_MOST_FRACTION, RealType},
     },
 };
 
 pub(super) const QUOTE: char = <compile::mysql::MySql as Dialect>::QUOTE;
 
+/// The number of the note that has what the server made of a statement.
+const MADE_OF_IT: &str = "1003";
+
+/// What encloses texts in what the server made of a statement.
+const TEXT_QUOTE: char = '\'';
+
 /// The one storage engine that gives a consistent snapshot.
 const TRANSACTIONAL: &str = "InnoDB";
+
+/// Digits that a DECIMAL has after the point, told by the server: the comment is an instruction
+/// to MariaDB.
+const MOST_FRACTION: &str = "30 /*M!100201 + 8 */";
 
 /// Has the server read a statement, which must be a single one, without running it.
 pub(super) async fn prepare(
@@ -63,7 +75,8 @@ pub(super) async fn real_types(
     let infos = prepare(connection, checked(&sql)?).await?;
     // One row of NULLs of the right types; the relation itself is not read.
     let sql = format!(
-        "SELECT {} FROM (SELECT 1) AS one LEFT JOIN (SELECT * FROM {relation} AS r LIMIT 0) AS r ON TRUE",
+        "SELECT {MOST_FRACTION}, {} \
+         FROM (SELECT 1) AS one LEFT JOIN (SELECT * FROM {relation} AS r LIMIT 0) AS r ON TRUE",
         list(|name| format!("CHARSET({name}), COLLATION({name})"))
     );
     let rows = rows(connection, sql).await?;
@@ -88,7 +101,10 @@ fn family(info: &MySqlTypeInfo, row: &MySqlRow, index: usize) -> Result<Family, 
     let name = info.name();
     Ok(match name.trim_end_matches(" UNSIGNED") {
         "BOOLEAN" | "TINYINT" | "SMALLINT" | "MEDIUMINT" | "INT" | "BIGINT" => Family::Integer,
-        "DECIMAL" => Family::Decimal,
+        "DECIMAL" => {
+            let digits = text(row, 0)?.and_then(|digits| digits.parse().ok());
+            Family::Decimal { most_fraction: digits.unwrap_or(LEAST_MOST_FRACTION) }
+        }
         "FLOAT" => Family::Float,
         "DOUBLE" => Family::Double,
         "BIT" => Family::Bit,
@@ -101,8 +117,8 @@ fn family(info: &MySqlTypeInfo, row: &MySqlRow, index: usize) -> Result<Family, 
         "JSON" | "NULL" => Family::Other,
         // Not by the name: sqlx calls a text of a `_bin` collation a BLOB.
         _ if <str as Type<MySql>>::compatible(info) => {
-            let charset = text(row, 2 * index)?.unwrap_or_default();
-            let collation = text(row, 2 * index + 1)?.unwrap_or_default();
+            let charset = text(row, 2 * index + 1)?.unwrap_or_default();
+            let collation = text(row, 2 * index + 2)?.unwrap_or_default();
             if is_word(&charset) && is_word(&collation) && charset != "binary" {
                 Family::Text { charset, collation }
             } else {
@@ -124,6 +140,8 @@ pub(super) struct Behind {
     pub(super) table: Option<Relation>,
     /// Whether the server may look for rows when it only plans to read the relation.
     pub(super) is_read_by_planning: bool,
+    /// When we made the server look for rows, of its own, to find the table.
+    pub(super) looked_at: Option<DateTime<Utc>>,
 }
 
 /// Refuses what has no snapshot: tables of any storage engine but `InnoDB`, also behind a view or
@@ -162,43 +180,62 @@ pub(super) async fn check_snapshots(
         }
     }
     let mut named = BTreeSet::new();
+    let mut is_told = false;
     for warning in rows(connection, "SHOW WARNINGS").await? {
-        pairs(&text(&warning, 2)?.unwrap_or_default(), &mut named);
+        if text(&warning, 1)?.as_deref() == Some(MADE_OF_IT) {
+            pairs(&text(&warning, 2)?.unwrap_or_default(), &mut named);
+            is_told = true;
+        }
     }
-    let table = transactional(connection, &named.into_iter().collect::<Vec<_>>()).await?;
-    Ok(Behind { table, is_read_by_planning: plan.len() > 1 })
+    if !is_told {
+        let message = "the server does not tell which tables it reads: its max_error_count is too \
+                       small";
+        return Err(SourceError::new(FailureCode::SourceQueryFailed, message));
+    }
+    let named: Vec<_> = named.into_iter().collect();
+    let (table, looked_at) = transactional(connection, &named).await?;
+    Ok(Behind { table, is_read_by_planning: plan.len() > 1, looked_at })
 }
 
-/// One of the tables among these names, all of which must have snapshots.
+/// One of the tables among these names, all of which must have snapshots; and when we first
+/// looked, where the server keeps what it knows of tables in tables of its own that have snapshots
+/// too, as MySQL does from 8.0 on.
 async fn transactional(
     connection: &mut MySqlConnection,
     named: &[(String, String)],
-) -> Result<Option<Relation>, SourceError> {
-    let mut one = None;
+) -> Result<(Option<Relation>, Option<DateTime<Utc>>), SourceError> {
+    let (mut one, mut looked_at) = (None, None);
     for chunk in named.chunks(500) {
         let places = vec!["(?, ?)"; chunk.len()].join(", ");
         let sql = format!(
-            "SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE FROM information_schema.TABLES \
-             WHERE (TABLE_SCHEMA, TABLE_NAME) IN ({places}) AND ENGINE IS NOT NULL \
-             ORDER BY ENGINE = '{TRANSACTIONAL}' LIMIT 1"
+            "SELECT COALESCE(NULL /*!80000 , CAST(UTC_TIMESTAMP(6) AS CHAR) */), t.* \
+             FROM (SELECT 1) AS one LEFT JOIN \
+               (SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE FROM information_schema.TABLES \
+                WHERE (TABLE_SCHEMA, TABLE_NAME) IN ({places}) AND ENGINE IS NOT NULL \
+                ORDER BY ENGINE = '{TRANSACTIONAL}' LIMIT 1) AS t ON TRUE"
         );
         let mut query = sqlx::query(AssertSqlSafe(sql));
         for (schema, table) in chunk {
             query = query.bind(schema).bind(table);
         }
-        let found = query
-            .fetch_optional(&mut *connection)
+        let row = query
+            .fetch_one(&mut *connection)
             .await
             .map_err(|error| failure(error, Stage::Query))?;
-        let Some(row) = found else { continue };
-        let cell = |index| Ok::<_, SourceError>(text(&row, index)?.unwrap_or_default());
-        let (schema, table, engine) = (cell(0)?, cell(1)?, cell(2)?);
+        if let (None, Some(now)) = (looked_at, text(&row, 0)?) {
+            looked_at = Some(snapshot::moment(&now)?);
+        }
+        let (Some(schema), Some(table), Some(engine)) =
+            (text(&row, 1)?, text(&row, 2)?, text(&row, 3)?)
+        else {
+            continue;
+        };
         if engine != TRANSACTIONAL {
             return Err(without_snapshot(&format!("'{table}'"), &engine));
         }
         one = Some(Relation::Table(vec![schema, table]));
     }
-    Ok(one)
+    Ok((one, looked_at))
 }
 
 fn without_snapshot(table: &str, engine: &str) -> SourceError {
@@ -212,24 +249,20 @@ fn without_snapshot(table: &str, engine: &str) -> SourceError {
 }
 
 /// The first two names of every dotted chain of quoted names in a statement: a table with its
-/// schema wherever it is named in full, and other pairs, which are no tables.
+/// schema wherever it is named in full, and other pairs, which are no tables. Texts, in which a
+/// quote may stand, are passed over.
 fn pairs(sql: &str, named: &mut BTreeSet<(String, String)>) {
     let mut rest = sql;
     let mut schema: Option<String> = None;
     let mut chained = 0;
-    while let Some(start) = rest.find(QUOTE) {
+    while let Some(start) = rest.find([QUOTE, TEXT_QUOTE]) {
+        let is_text = rest[start..].starts_with(TEXT_QUOTE);
         let dotted = chained > 0 && &rest[..start] == ".";
-        let mut name = String::new();
-        rest = &rest[start + 1..];
-        loop {
-            let Some(end) = rest.find(QUOTE) else { return };
-            name.push_str(&rest[..end]);
-            rest = &rest[end + 1..];
-            if !rest.starts_with(QUOTE) {
-                break;
-            }
-            name.push(QUOTE);
-            rest = &rest[1..];
+        let Some((name, after)) = unquoted(&rest[start..]) else { return };
+        rest = after;
+        if is_text {
+            chained = 0;
+            continue;
         }
         chained = if dotted { chained + 1 } else { 1 };
         match (chained, schema.take()) {
@@ -238,6 +271,22 @@ fn pairs(sql: &str, named: &mut BTreeSet<(String, String)>) {
             }
             (1, _) => schema = Some(name),
             _ => {}
+        }
+    }
+}
+
+/// What stands in quotes at the beginning, and what comes after it. A doubled quote is one of
+/// the name or text; a backslash keeps the next character of a text from ending it.
+fn unquoted(quoted: &str) -> Option<(String, &str)> {
+    let mut characters = quoted.chars();
+    let quote = characters.next()?;
+    let mut name = String::new();
+    loop {
+        match characters.next()? {
+            '\\' if quote == TEXT_QUOTE => name.push(characters.next()?),
+            c if c != quote => name.push(c),
+            _ if characters.as_str().starts_with(quote) => name.extend(characters.next()),
+            _ => return Some((name, characters.as_str())),
         }
     }
 }
@@ -265,5 +314,15 @@ mod tests {
         let named: Vec<(&str, &str)> =
             named.iter().map(|(s, t)| (s.as_str(), t.as_str())).collect();
         assert_eq!(named, [("q", "id"), ("q", "l"), ("s", "t"), ("s 2", "a`b")]);
+    }
+
+    #[test]
+    fn a_quote_in_a_text_of_the_statement_hides_no_table() {
+        for text in ["`", "it''s `", r"it\'s `", r"\\"] {
+            let mut named = std::collections::BTreeSet::new();
+            pairs(&format!("select 1 from `s`.`t` where ('{text}' <> `s`.`u`.`l`)"), &mut named);
+            let pair = |table: &str| ("s".to_owned(), table.to_owned());
+            assert_eq!(named, [pair("t"), pair("u")].into(), "{text}");
+        }
     }
 }

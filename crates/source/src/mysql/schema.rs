@@ -194,7 +194,7 @@ fn real_column(name: &str, real: &RealType, detail: Option<&Detail>) -> RealColu
     let is_wide = is_wide(&real.family, &type_name);
     let digits = match detail {
         _ if is_wide => schema::digits(WIDE_DIGITS, 0),
-        Some(detail) if real.family == Family::Decimal => {
+        Some(detail) if matches!(real.family, Family::Decimal { .. }) => {
             detail.precision.zip(detail.scale).and_then(|(all, scale)| schema::digits(all, scale))
         }
         _ => None,
@@ -233,7 +233,7 @@ fn suits(family: &Family, type_name: &str, is_json: bool) -> Vec<ColumnType> {
         Family::Bit if type_name == "bit(1)" => vec![Boolean, Integer, Decimal, Float, Text],
         Family::Integer | Family::Bit => vec![Integer, Decimal, Float, Boolean, Text],
         Family::Year => vec![Integer, Decimal, Float, Text],
-        Family::Decimal => vec![Decimal, Integer, Float, Text],
+        Family::Decimal { .. } => vec![Decimal, Integer, Float, Text],
         Family::Float | Family::Double => vec![Float, Decimal, Text],
         Family::Date => vec![Date, LocalTimestamp, Timestamp, Text],
         Family::DateTime => vec![LocalTimestamp, Timestamp, Text],

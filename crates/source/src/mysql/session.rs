@@ -109,16 +109,19 @@ async fn number(connection: &mut MySqlConnection, sql: &str) -> Result<u64, Sour
 ///
 /// `sql_select_limit` would cut every result short, silently; `group_concat_max_len` texts.
 /// `system_versioning_asof` would give the rows of another day. Without `sql_notes` the server
-/// would not say which tables a statement reads. The comments are instructions to one of MariaDB
-/// and MySQL.
+/// would not say which tables a statement reads, without `sql_quote_show_create` not in quotes.
+/// The comments are instructions to one of MariaDB and MySQL: in MySQL, `max_error_count` is that
+/// by itself, and for the administrator alone to set; and to compare what a view computes with its
+/// texts, in another collation than the server's own, is an error.
 pub(super) async fn pin(connection: &mut MySqlConnection) -> Result<(), SourceError> {
     rows(
         connection,
-        "SET NAMES utf8mb4 COLLATE utf8mb4_general_ci; \
+        "SET NAMES utf8mb4 /*M!50500 COLLATE utf8mb4_general_ci */; \
          SET SESSION time_zone = '+00:00', sql_mode = 'NO_ENGINE_SUBSTITUTION', autocommit = 1, \
              sql_select_limit = 18446744073709551615, sql_big_selects = 1, \
-             group_concat_max_len = 1073741824, max_error_count = 1024, sql_notes = 1, \
+             group_concat_max_len = 1073741824, sql_notes = 1, sql_quote_show_create = 1, \
              net_write_timeout = 2147483, net_read_timeout = 2147483, wait_timeout = 2147483 \
+             /*M!50500 , max_error_count = 1024 */ \
              /*M!100101 , max_statement_time = 0 */ \
              /*M!100304 , system_versioning_asof = DEFAULT */ \
              /*M!100318 , in_predicate_conversion_threshold = 0 */ \

@@ -60,9 +60,13 @@ pub(super) async fn take(
         Some(row) => text(row, 0)?,
         None => None,
     };
-    now.and_then(|now| NaiveDateTime::parse_from_str(&now, "%Y-%m-%d %H:%M:%S%.f").ok())
-        .map(|now| now.and_utc())
-        .ok_or_else(|| {
-            SourceError::new(FailureCode::SourceQueryFailed, "the source's clock is out of range")
-        })
+    moment(&now.unwrap_or_default())
+}
+
+/// A UTC time as the server writes it.
+pub(super) fn moment(now: &str) -> Result<DateTime<Utc>, SourceError> {
+    let now = NaiveDateTime::parse_from_str(now, "%Y-%m-%d %H:%M:%S%.f");
+    now.map(|now| now.and_utc()).map_err(|_| {
+        SourceError::new(FailureCode::SourceQueryFailed, "the source's clock is out of range")
+    })
 }

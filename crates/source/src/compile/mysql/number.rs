@@ -1,18 +1,16 @@
-//! Decimal digits as the server's DECIMAL takes them: at most 65, and at most 38 after the point.
+//! Decimal digits as the server's DECIMAL takes them: at most 65, and fewer after the point.
 
 use super::operand::{Constant, Placed};
 
 /// Digits that a DECIMAL has.
 const MOST_DIGITS: usize = 65;
 
-/// Digits that a DECIMAL has after the point: 38 in MariaDB, 30 in MySQL, which refuses more.
-const MOST_FRACTION: usize = 38;
-
 /// Exponents beyond this are beyond every DECIMAL whatever the digits before them.
 const FARTHEST_EXPONENT: i64 = 1_000;
 
-/// A number where it is among those that a column may hold; `None` when it is none.
-pub(super) fn placed(digits: &str) -> Option<Placed> {
+/// A number where it is among those that a column may hold that has at most so many digits after
+/// the point; `None` when it is none.
+pub(super) fn placed(digits: &str, most_fraction: usize) -> Option<Placed> {
     let (mantissa, exponent) = match digits.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
         None => (digits, 0),
@@ -33,7 +31,7 @@ pub(super) fn placed(digits: &str) -> Option<Placed> {
     if whole.len() > MOST_DIGITS {
         return Some(if negative { Placed::Below } else { Placed::Above });
     }
-    let kept = fraction.len().min(MOST_FRACTION).min(MOST_DIGITS - whole.len());
+    let kept = fraction.len().min(most_fraction).min(MOST_DIGITS - whole.len());
     let constant = decimal(negative, whole, &fraction[..kept]);
     Some(if kept == fraction.len() {
         Placed::At(constant)
@@ -75,7 +73,7 @@ mod tests {
     use crate::compile::mysql::operand::Placed;
 
     fn shown(digits: &str) -> String {
-        match placed(digits) {
+        match placed(digits, 38) {
             Some(Placed::At(constant)) => format!("{} {}", constant.text, constant.cast),
             Some(Placed::Between { constant, above }) => {
                 format!("{} {}", if above { "above" } else { "below" }, constant.text)

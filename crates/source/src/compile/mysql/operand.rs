@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use chrono::{Datelike, NaiveDate, NaiveDateTime};
 use outport_domain::selection::Value;
 
-use super::{Family, number};
+use super::{Family, LEAST_MOST_FRACTION, number};
 
 /// A text and what it is cast to; the text's variable stands for the `?`.
 pub(super) struct Constant {
@@ -47,10 +47,13 @@ pub(super) fn operand(column: &str, family: &Family, values: &[Value]) -> Option
 
 fn placed(family: &Family, value: &Value) -> Option<Placed> {
     match (value, family) {
+        (Value::Integer(digits) | Value::Decimal(digits), Family::Decimal { most_fraction }) => {
+            number::placed(digits, *most_fraction)
+        }
         (
             Value::Integer(digits) | Value::Decimal(digits),
-            Family::Integer | Family::Decimal | Family::Bit | Family::Year,
-        ) => number::placed(digits),
+            Family::Integer | Family::Bit | Family::Year,
+        ) => number::placed(digits, LEAST_MOST_FRACTION),
         (Value::Integer(digits) | Value::Decimal(digits), Family::Float | Family::Double) => {
             float(digits, *family == Family::Float)
         }
