@@ -7,7 +7,7 @@ use outport_domain::{
     column::ColumnType,
     selection::{Bound, ColumnRef, Place, Predicate, Relation, Selection, Test, Value},
 };
-use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
+use sqlx::{AssertSqlSafe, Column, Connection, MySqlConnection, Row};
 
 use super::{
     relation,
@@ -42,9 +42,11 @@ async fn index_of(connection: &mut MySqlConnection, predicate: Predicate) -> (St
     let mut dialect = MySql::new(types);
     let sql = compile::select(&mut dialect, &selection).expect("a statement");
     session::set_parameters(connection, &dialect.parameters).await.expect("parameters");
-    let plan = session::rows(connection, format!("EXPLAIN {sql}")).await.expect("a plan");
-    // id, select_type, table, type, possible_keys, key
-    let key = session::text(&plan[0], 5).expect("a key").unwrap_or_default();
+    let explain = format!("EXPLAIN /*!50700 FORMAT=TRADITIONAL */ {sql}");
+    let plan = session::rows(connection, explain).await.expect("a plan");
+    let mut columns = plan[0].columns().iter();
+    let key = columns.find(|column| column.name() == "key").expect("a key").ordinal();
+    let key = session::text(&plan[0], key).expect("a key").unwrap_or_default();
     (key, sql)
 }
 
@@ -57,14 +59,15 @@ async fn ordinary_filters_use_ordinary_indexes() {
         &format!(
             "CREATE TEMPORARY TABLE {TABLE} (id integer, big bigint unsigned, amount decimal(12,2), \
                at timestamp(6) NULL, local datetime, day date, code varchar(40) CHARACTER SET utf8mb4, \
-               latin varchar(40) CHARACTER SET latin1, org char(36), native uuid, bytes binary(16), flag boolean, unset bit(1), pad text, \
+               latin varchar(40) CHARACTER SET latin1, org char(36), native /*M!100700 uuid */ /*!80000 char(36) */, bytes binary(16), flag boolean, unset bit(1), pad text, \
                KEY (id), KEY (big), KEY (amount), KEY (at), KEY (local), KEY (day), KEY (code), KEY (latin), \
                KEY (org), KEY (native), KEY (bytes), KEY (flag), KEY (unset)) ENGINE = InnoDB; \
              INSERT INTO {TABLE} \
              SELECT seq, seq, seq / 7, TIMESTAMP '2026-01-01 00:00:00' + INTERVAL seq MINUTE, \
                     TIMESTAMP '2026-01-01 00:00:00' + INTERVAL seq MINUTE, DATE '1970-01-01' + INTERVAL seq DAY, \
-                    CONCAT('code-', seq), CONCAT('code-', seq), UUID(), UUID(), UNHEX(MD5(seq)), seq % 1000 = 0, seq % 1000 <> 0, REPEAT('x', 100) \
-             FROM seq_1_to_20000; \
+                    CONCAT('code-', seq), CONCAT('code-', seq), UUID(), UUID(), LEFT(UNHEX(SHA2(seq, 256)), 16), seq % 1000 = 0, seq % 1000 <> 0, REPEAT('x', 100) \
+             FROM (WITH RECURSIVE d (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM d WHERE n < 999) \
+                   SELECT 1000 * a.n + b.n + 1 AS seq FROM d AS a JOIN d AS b ON a.n < 20) AS s; \
              ANALYZE TABLE {TABLE}"
         ),
     )
@@ -115,7 +118,7 @@ async fn ordinary_filters_use_ordinary_indexes() {
 async fn the_lock_is_taken_before_the_view() {
     let table = format!("outport_locked_{}", uuid::Uuid::new_v4().simple());
     let mut writer = connected().await;
-    run(&mut writer, "SET lock_wait_timeout = 0").await;
+    run(&mut writer, "SET lock_wait_timeout = 0 /*!50700 + 1 */").await;
     run(&mut writer, &format!("CREATE TABLE {table} (id integer) ENGINE = InnoDB")).await;
     let mut reader = connected().await;
     session::pin(&mut reader).await.expect("settings");

@@ -86,7 +86,7 @@ async fn mariadb_errors_about_values_are_told_by_number_alone() {
             let cases = [
                 ("signaled", "error 1644, SQLSTATE 45000", Abandon),
                 ("retried", "error 1644, SQLSTATE 40001", Retry),
-                ("assigned", "error 1366, SQLSTATE 22007", Abandon),
+                ("assigned", "error 1366, SQLSTATE", Abandon),
             ];
             for (function, words, disposition) in cases {
                 let sql = format!("SELECT {database}.{function}_{name}(c) AS c FROM {database}.t");

@@ -15,8 +15,8 @@ use sqlx::{mysql::MySqlConnectOptions, postgres::PgConnectOptions};
 use crate::{
     proxy::Proxy,
     world::{
-        Rows, World, mariadb_source, mariadb_url, postgres_source, postgres_url, query, read, rest,
-        selection, within,
+        Rows, World, mariadb_source, mariadb_url, numbers, postgres_source, postgres_url, query,
+        read, rest, selection, within,
     },
 };
 
@@ -132,10 +132,11 @@ async fn a_cut_wire_of_any_of_several_connections_is_no_end() {
 async fn a_cut_wire_of_mariadb_is_no_end() {
     within(World::mariadb().await, async |world| {
         world
-            .run(
+            .run(&format!(
                 "CREATE TABLE numbers (n integer PRIMARY KEY); \
-                 INSERT INTO numbers SELECT seq FROM seq_1_to_5000",
-            )
+                 INSERT INTO numbers SELECT seq FROM {}",
+                numbers(5_000)
+            ))
             .await;
         let server = mariadb_server();
         let numbers = world.qualified("numbers");

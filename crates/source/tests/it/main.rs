@@ -1,6 +1,6 @@
 //! One suite for every engine, against the real ones. PostgreSQL is found by
-//! `OUTPORT_TEST_POSTGRES`, MariaDB by `OUTPORT_TEST_MARIADB`; SQLite files live in temporary
-//! folders. The programs of PostgreSQL and pgbouncer must be installed.
+//! `OUTPORT_TEST_POSTGRES`, MariaDB by `OUTPORT_TEST_MARIADB`, which may be MySQL as well; SQLite
+//! files live in temporary folders. The programs of PostgreSQL and pgbouncer must be installed.
 
 mod canaries;
 mod cuts;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::{
     mariadb::refused,
-    world::{World, column, ordered, read_first, selection, within},
+    world::{NATIVE_UUID, World, column, ordered, read_first, selection, within},
 };
 
 async fn passing(world: &World, table: &str, name: &str, kind: ColumnType, test: Test) -> String {
@@ -73,11 +73,11 @@ async fn uuids_may_be_text_in_either_case_or_bytes() {
         let own = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11";
         let other = "b0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11";
         world
-            .run(
+            .run(&format!(
                 "CREATE TABLE t (id integer, lower char(36), bin char(36) collate utf8mb4_bin, \
-                   latin char(36) character set latin1, native uuid, bytes binary(16), \
-                   textual varbinary(36))",
-            )
+                   latin char(36) character set latin1, native {NATIVE_UUID}, bytes binary(16), \
+                   textual varbinary(36))"
+            ))
             .await;
         for (id, uuid) in [own, other].iter().enumerate() {
             let upper = uuid.to_uppercase();

@@ -11,7 +11,9 @@ use outport_source::{Batch, Next, SourceError};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 use uuid::Uuid;
 
-use crate::world::{World, mariadb_client, query, read, rest, run_mariadb, threads, until, within};
+use crate::world::{
+    self, World, mariadb_client, query, read, rest, run_mariadb, threads, until, within,
+};
 
 /// What a canceled query may still take.
 const SOON: Duration = Duration::from_secs(2);
@@ -24,7 +26,8 @@ async fn numbers(world: &World, rows: u32) {
     world
         .run(&format!(
             "CREATE TABLE numbers (n integer PRIMARY KEY); \
-             INSERT INTO numbers SELECT seq FROM seq_1_to_{rows}"
+             INSERT INTO numbers SELECT seq FROM {}",
+            world::numbers(rows)
         ))
         .await;
 }

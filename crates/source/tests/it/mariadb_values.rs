@@ -12,8 +12,8 @@ use outport_domain::{
 use crate::{
     mariadb::refused,
     world::{
-        World, mariadb_source, mariadb_url, ordered, query, read, read_texts, selection, texts,
-        within,
+        World, is_mysql, mariadb_source, mariadb_url, numbers, ordered, query, read, read_texts,
+        selection, texts, within,
     },
 };
 
@@ -55,7 +55,6 @@ const VALUES: &[Case] = &[
     ("longtext", "'=1+1'", Text, Some("=1+1")),
     ("enum('it''s', 'b')", "'it''s'", Text, Some("it's")),
     ("set('a', 'b', 'c')", "'c,a'", Text, Some("a,c")),
-    ("json", "'{\"b\": 1,  \"a\": [1.0]}'", Json, Some("{\"b\": 1,  \"a\": [1.0]}")),
     ("date", "'0000-00-00'", Date, Some("0000-00-00")),
     ("date", "'2026-00-00'", Date, Some("2026-00-00")),
     ("date", "'9999-12-31'", Date, Some("9999-12-31")),
@@ -81,13 +80,6 @@ const VALUES: &[Case] = &[
         ColumnType::Uuid,
         Some("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
     ),
-    (
-        "uuid",
-        "'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'",
-        ColumnType::Uuid,
-        Some("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
-    ),
-    ("inet6", "'::1'", Text, Some("::1")),
     ("point", "POINT(1, 0)", Binary, Some("\\x000000000101000000000000000000f03f0000000000000000")),
     ("int", "NULL", Integer, None),
     ("text", "NULL", Text, None),
@@ -97,15 +89,41 @@ const VALUES: &[Case] = &[
     ("timestamp null", "NULL", Timestamp, None),
 ];
 
+const OF_MARIADB: &[Case] = &[
+    ("json", "'{\"b\": 1,  \"a\": [1.0]}'", Json, Some("{\"b\": 1,  \"a\": [1.0]}")),
+    (
+        "uuid",
+        "'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'",
+        ColumnType::Uuid,
+        Some("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+    ),
+    ("inet6", "'::1'", Text, Some("::1")),
+];
+
+const OF_MYSQL: &[Case] = &[
+    // The server keeps the value, not the text.
+    ("json", "'{\"bb\": 1,  \"a\": [1.0, \"é\"]}'", Json, Some("{\"a\": [1.0, \"é\"], \"bb\": 1}")),
+    ("json", "'null'", Json, Some("null")),
+    ("text collate utf8mb4_0900_as_cs", "'ação 👍'", Text, Some("ação 👍")),
+    (
+        "geometry",
+        "POINT(1, 0)",
+        Binary,
+        Some("\\x000000000101000000000000000000f03f0000000000000000"),
+    ),
+];
+
 #[tokio::test]
 async fn mariadb_values_keep_every_digit_and_byte() {
     within(World::mariadb().await, async |world| {
-        let names: Vec<String> = (0..VALUES.len()).map(|index| format!("c{index}")).collect();
+        let own = if is_mysql().await { OF_MYSQL } else { OF_MARIADB };
+        let cases = [VALUES, own].concat();
+        let names: Vec<String> = (0..cases.len()).map(|index| format!("c{index}")).collect();
         let join = |part: &dyn Fn(usize) -> String| {
-            (0..VALUES.len()).map(part).collect::<Vec<_>>().join(", ")
+            (0..cases.len()).map(part).collect::<Vec<_>>().join(", ")
         };
-        let columns = join(&|index| format!("{} {}", names[index], VALUES[index].0));
-        let values = join(&|index| VALUES[index].1.to_owned());
+        let columns = join(&|index| format!("{} {}", names[index], cases[index].0));
+        let values = join(&|index| cases[index].1.to_owned());
         // Zero dates, and instants written in UTC.
         world
             .run(&format!(
@@ -114,14 +132,14 @@ async fn mariadb_values_keep_every_digit_and_byte() {
             ))
             .await;
         let pairs: Vec<(&str, ColumnType)> =
-            names.iter().zip(VALUES).map(|(name, case)| (name.as_str(), case.2)).collect();
+            names.iter().zip(&cases).map(|(name, case)| (name.as_str(), case.2)).collect();
         let query = format!("SELECT * FROM {}", world.qualified("hard"));
         for relation in [world.table("hard"), Relation::Query(query)] {
             let mut wanted = selection(relation, &pairs);
             wanted.time_zone = chrono_tz::America::Sao_Paulo;
             let rows = read(&world.source(), &wanted).await.expect("a row");
             assert_eq!(rows.len(), 1);
-            for ((kind, value, _, expected), cell) in VALUES.iter().zip(&rows[0]) {
+            for ((kind, value, _, expected), cell) in cases.iter().zip(&rows[0]) {
                 let cell = cell.as_ref().map(|cell| String::from_utf8_lossy(cell));
                 assert_eq!(cell.as_deref(), *expected, "{kind} {value}");
             }
@@ -138,12 +156,17 @@ async fn settings_of_the_server_do_not_change_what_is_read() {
         let separator = if url.contains('?') { '&' } else { '?' };
         let url =
             format!("{url}{separator}charset=latin1&collation=latin1_swedish_ci&timezone=%2B09:00");
+        let (time, isolation, no_limit) = if is_mysql().await {
+            ("max_execution_time", "transaction_isolation", "0")
+        } else {
+            ("max_statement_time", "tx_isolation", "0.000000")
+        };
         let wanted = query(
             format!(
                 "SELECT id, \"double quotes\" AS quoted, @@time_zone AS zone, \
                  @@sql_select_limit AS most, @@net_write_timeout AS write_wait, \
-                 @@max_statement_time AS time, @@character_set_results AS letters, \
-                 @@tx_isolation AS isolation FROM {}",
+                 @@{time} AS time, @@character_set_results AS letters, \
+                 @@{isolation} AS isolation FROM {}",
                 world.qualified("t")
             ),
             &[
@@ -163,7 +186,7 @@ async fn settings_of_the_server_do_not_change_what_is_read() {
             "+00:00",
             "18446744073709551615",
             "2147483",
-            "0.000000",
+            no_limit,
             "utf8mb4",
             "REPEATABLE-READ",
         ];
@@ -178,10 +201,11 @@ async fn settings_of_the_server_do_not_change_what_is_read() {
 async fn six_hundred_rows_of_one_instant_are_all_read() {
     within(World::mariadb().await, async |world| {
         world
-            .run(
+            .run(&format!(
                 "CREATE TABLE t (id integer, at timestamp(6) NULL, KEY (at)); \
-                 INSERT INTO t SELECT seq, '2026-07-01 00:00:00' FROM seq_1_to_600",
-            )
+                 INSERT INTO t SELECT seq, '2026-07-01 00:00:00' FROM {}",
+                numbers(600)
+            ))
             .await;
         let mut wanted = selection(world.table("t"), &[("id", Integer), ("at", Timestamp)]);
         wanted.order = ordered(wanted.clone(), "at").order;

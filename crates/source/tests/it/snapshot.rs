@@ -8,8 +8,8 @@ use outport_domain::{
 use outport_source::{Batch, Next};
 
 use crate::world::{
-    World, on_every_engine, postgres_client, postgres_source, postgres_url, query, read_first,
-    rest, run, selection, within,
+    World, numbers, on_every_engine, postgres_client, postgres_source, postgres_url, query,
+    read_first, rest, run, selection, within,
 };
 
 /// Rows that do not fit into what lies between server and reader.
@@ -18,9 +18,10 @@ const MANY: usize = 60_000;
 async fn fill(world: &World) {
     world.run(world.pick("SELECT 1", "SELECT 1", "PRAGMA journal_mode = WAL")).await;
     world.run("CREATE TABLE many (id integer, pad text)").await;
+    let mariadb = format!("SELECT seq, repeat('x', 300) FROM {}", numbers(60_000));
     let series = world.pick(
         "SELECT n, repeat('x', 300) FROM generate_series(1, 60000) AS n",
-        "SELECT seq, repeat('x', 300) FROM seq_1_to_60000",
+        &mariadb,
         "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 60000) \
          SELECT n, printf('%.*c', 300, 'x') FROM s",
     );

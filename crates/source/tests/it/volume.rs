@@ -7,7 +7,7 @@ use outport_domain::{
 };
 use outport_source::{Batch, Next};
 
-use crate::world::{World, on_every_engine, query, read};
+use crate::world::{World, numbers, on_every_engine, query, read};
 
 fn series(world: &World, rows: u32, pad: u32) -> Selection {
     let postgres =
@@ -26,7 +26,7 @@ fn series(world: &World, rows: u32, pad: u32) -> Selection {
 async fn prepare(world: &World) {
     world.run("CREATE TABLE numbers (n integer)").await;
     if world.is_mariadb() {
-        world.run("INSERT INTO numbers SELECT seq FROM seq_1_to_300000").await;
+        world.run(&format!("INSERT INTO numbers SELECT seq FROM {}", numbers(300_000))).await;
     }
 }
 

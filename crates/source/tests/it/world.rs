@@ -53,6 +53,24 @@ pub async fn mariadb_client() -> MySqlConnection {
     client
 }
 
+/// Whether the server of `OUTPORT_TEST_MARIADB` is MySQL itself.
+pub async fn is_mysql() -> bool {
+    let version = sqlx::query("SELECT VERSION()").fetch_one(&mut mariadb_client().await).await;
+    !version.expect("a version").get::<String, _>(0).contains("MariaDB")
+}
+
+/// MariaDB's UUID, and what stands for it in MySQL.
+pub const NATIVE_UUID: &str = "/*M!100700 uuid */ /*!80000 char(36) */";
+
+/// The numbers from 1 on, as MariaDB and MySQL read them: `seq` of this relation.
+pub fn numbers(rows: u32) -> String {
+    format!(
+        "(WITH RECURSIVE d (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM d WHERE n < 999) \
+          SELECT 1000 * a.n + b.n + 1 AS seq FROM d AS a JOIN d AS b ON a.n <= {rows} DIV 1000 \
+          WHERE 1000 * a.n + b.n < {rows}) AS numbers_from_one"
+    )
+}
+
 pub fn mariadb_source(url: String) -> Arc<dyn Source> {
     connect(&SourceConfig::MySql { url, connect_timeout: Duration::from_secs(10) })
 }
