@@ -138,14 +138,15 @@ fn by_number(number: u16, sqlstate: &str, told: Option<&str>, stage: Stage) -> S
         )
     };
     match number {
-        // Wrong password, no password plugin in common, a password that has expired, a locked
-        // account, a host that may not connect.
-        1045 | 1130 | 1251 | 1275 | 1698 | 1820 | 1862 | 2059 | 3118 | 3955 | 4151 => {
+        // Wrong password, no password plugin in common or loaded, a password that has expired, a
+        // locked account, a host that may not connect.
+        1045 | 1130 | 1251 | 1275 | 1524 | 1698 | 1820 | 1862 | 2059 | 3118 | 3955 | 4151 => {
             unreachable("the source database refused the credentials").abandoned()
         }
         1044 | 1049 if stage == Stage::Connect => {
             unreachable("the source server has no such database for this user").abandoned()
         }
+        3159 => unreachable("the source server wants an encrypted connection").abandoned(),
         1040 | 1129 | 1203 | 1226 => unreachable("the source server has no connection to spare"),
         // The server shuts down, or was told to end this connection, or the wire broke.
         1053
@@ -210,6 +211,8 @@ mod tests {
         let cases = [
             (1045, Stage::Connect, SourceUnreachable, Abandon),
             (1049, Stage::Connect, SourceUnreachable, Abandon),
+            (1524, Stage::Connect, SourceUnreachable, Abandon),
+            (3159, Stage::Connect, SourceUnreachable, Abandon),
             (1040, Stage::Connect, SourceUnreachable, Retry),
             (1053, Stage::Query, SourceUnreachable, Retry),
             (1053, Stage::Rows, SourceTruncated, Retry),

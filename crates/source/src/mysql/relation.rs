@@ -13,7 +13,7 @@ use outport_domain::{
 };
 use sqlx::{
     AssertSqlSafe, Column, Executor, MySqlConnection, SqlSafeStr, Statement, Type, TypeInfo,
-    mysql::{MySql, MySqlRow, MySqlTypeInfo},
+    mysql::{MySql, MySqlRow, MySqlStatement, MySqlTypeInfo},
 };
 
 use super::{
@@ -44,16 +44,31 @@ const TRANSACTIONAL: &str = "InnoDB";
 /// to MariaDB.
 const MOST_FRACTION: &str = "30 /*M!100201 + 8 */";
 
+/// What sqlx says of a column's type that it does not know. After that it cannot go on.
+const UNKNOWN_TYPE: &str = "unknown column type";
+
 /// Has the server read a statement, which must be a single one, without running it.
 pub(super) async fn prepare(
     connection: &mut MySqlConnection,
     sql: &str,
 ) -> Result<Vec<MySqlTypeInfo>, SourceError> {
-    let statement = connection
-        .prepare(AssertSqlSafe(sql).into_sql_str())
-        .await
-        .map_err(|error| failure(error, Stage::Query))?;
+    let statement = prepared(connection, sql).await?;
     Ok(statement.columns().iter().map(|column| column.type_info().clone()).collect())
+}
+
+pub(super) async fn prepared(
+    connection: &mut MySqlConnection,
+    sql: &str,
+) -> Result<MySqlStatement, SourceError> {
+    connection.prepare(AssertSqlSafe(sql).into_sql_str()).await.map_err(|error| match &error {
+        sqlx::Error::Protocol(told) if told.contains(UNKNOWN_TYPE) => SourceError::new(
+            FailureCode::SchemaMismatch,
+            "a column is of a type that cannot be read, such as VECTOR: leave it out, or read it \
+             with a query that makes a text of it",
+        )
+        .with_cause(error),
+        _ => failure(error, Stage::Query),
+    })
 }
 
 /// The real type of every column that the selection names. A table or column that is not there
@@ -158,7 +173,8 @@ pub(super) async fn check_snapshots(
     let plan = rows(connection, explain).await.map_err(|error| {
         if super::failure::is_view_hidden(&error) {
             let message = "the tables behind a view cannot be told, nor whether they have \
-                           snapshots: grant SHOW VIEW to the connection's user";
+                           snapshots: grant SHOW VIEW to the connection's user, and SELECT on \
+                           the tables";
             return SourceError { message: message.to_owned(), ..error };
         }
         error

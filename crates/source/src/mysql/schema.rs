@@ -9,15 +9,12 @@ use outport_domain::{
     },
     selection::{ColumnRef, Predicate, Relation, Selection},
 };
-use sqlx::{
-    AssertSqlSafe, Column, Connection, Executor, MySqlConnection, SqlSafeStr, Statement,
-    mysql::MySqlRow,
-};
+use sqlx::{AssertSqlSafe, Column, Connection, MySqlConnection, Statement, mysql::MySqlRow};
 
 use super::{
     MySqlSource,
     failure::{Stage, failure},
-    relation::{QUOTE, checked, real_types},
+    relation::{QUOTE, checked, prepared, real_types},
     session::{self, text},
 };
 use crate::{
@@ -101,25 +98,27 @@ async fn describe(
     table: Option<&Table>,
 ) -> Result<Description, SourceError> {
     let sql = compile::relation_by(QUOTE, relation);
-    // To prepare is to allow a single statement, and to run none.
-    let statement = format!("SELECT * FROM {sql} AS r");
-    let prepared = connection
-        .prepare(AssertSqlSafe(checked(&statement)?).into_sql_str())
-        .await
-        .map_err(|error| failure(error, Stage::Query))?;
+    let details = match table {
+        Some(table) => details(connection, table).await?,
+        None => Vec::new(),
+    };
     let named = |name: &str| ColumnRef { name: name.into(), column_type: Text };
+    let columns = if table.is_some() {
+        details.iter().map(|detail| named(&detail.name)).collect()
+    } else {
+        // To prepare is to allow a single statement, and to run none.
+        let statement = format!("SELECT * FROM {sql} AS r");
+        let prepared = prepared(connection, checked(&statement)?).await?;
+        prepared.columns().iter().map(|column| named(column.name())).collect()
+    };
     let selection = Selection {
         relation: relation.clone(),
-        columns: prepared.columns().iter().map(|column| named(column.name())).collect(),
+        columns,
         predicate: Predicate::All(Vec::new()),
         order: Vec::new(),
         time_zone: chrono_tz::UTC,
     };
     let types = real_types(connection, &selection).await?;
-    let details = match table {
-        Some(table) => details(connection, table).await?,
-        None => Vec::new(),
-    };
     let columns = selection.columns.iter().filter_map(|column| {
         let detail = details.iter().find(|detail| *detail.name == *column.name);
         Some(real_column(&column.name, types.get(&column.name)?, detail))
@@ -139,7 +138,7 @@ async fn describe(
     })
 }
 
-/// What `information_schema` knows of a column.
+/// What `information_schema` knows of a column that `SELECT *` would give.
 struct Detail {
     name: String,
     type_name: String,
@@ -153,7 +152,7 @@ async fn details(
     connection: &mut MySqlConnection,
     table: &Table,
 ) -> Result<Vec<Detail>, SourceError> {
-    // The comment is an instruction to MariaDB.
+    // The comments are instructions to one of MariaDB and MySQL, whose VECTOR cannot be read.
     let sql = "SELECT c.COLUMN_NAME, c.COLUMN_TYPE, CAST(c.NUMERIC_PRECISION AS CHAR), \
                  CAST(c.NUMERIC_SCALE AS CHAR), c.IS_NULLABLE, \
                  IF(c.DATA_TYPE = 'json' /*M!100310 OR EXISTS ( \
@@ -163,6 +162,7 @@ async fn details(
                    'json', NULL) \
                FROM information_schema.COLUMNS c \
                WHERE c.TABLE_SCHEMA = ? AND BINARY c.TABLE_NAME = BINARY ? \
+                 AND c.EXTRA NOT LIKE '%INVISIBLE%' /*!90000 AND c.DATA_TYPE <> 'vector' */ \
                ORDER BY c.ORDINAL_POSITION";
     let values = [Some(table.schema.as_str()), Some(&table.name)];
     let rows = rows(connection, sql.to_owned(), &values).await?;

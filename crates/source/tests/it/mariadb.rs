@@ -7,9 +7,12 @@ use outport_domain::{
 };
 use outport_source::SourceError;
 
-use crate::world::{
-    World, mariadb_client, mariadb_source, mariadb_url, ordered, query, read, read_first,
-    run_mariadb, selection, within,
+use crate::{
+    cuts::mariadb_server,
+    world::{
+        World, is_mysql, mariadb_client, mariadb_source, mariadb_url, ordered, query, read,
+        read_first, run_mariadb, selection, within,
+    },
 };
 
 pub async fn refused(wanted: &Selection) -> SourceError {
@@ -142,6 +145,17 @@ async fn what_is_forbidden_or_unknown_names_neither_user_nor_host() {
             mariadb_source(url.into())
         };
         let mine = selection(world.table("mine"), &[("id", Integer)]);
+        if is_mysql().await {
+            // The server knows the password only after it was told it once, encrypted.
+            let url =
+                format!("mysql://{user}:right@{}/{database}?ssl-mode=DISABLED", mariadb_server());
+            let error = mariadb_source(url).check().await.expect_err("a password in the open");
+            assert_eq!(
+                (error.code, error.disposition),
+                (FailureCode::SourceUnreachable, Disposition::Abandon)
+            );
+            assert!(error.message.contains("encrypted"), "{error}");
+        }
         assert!(read(&with("right", database), &mine).await.expect("no rows").is_empty());
         let theirs = selection(world.table("theirs"), &[("id", Integer)]);
         let cases = [

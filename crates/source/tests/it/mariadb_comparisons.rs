@@ -2,7 +2,7 @@
 
 use outport_domain::{
     column::ColumnType::{
-        self, Boolean, Date, Float, Integer, LocalTimestamp, Text, Time, Timestamp,
+        self, Boolean, Date, Decimal, Float, Integer, LocalTimestamp, Text, Time, Timestamp,
     },
     failure::FailureCode,
     selection::{Bound, Place, Predicate, Test, Value},
@@ -108,10 +108,11 @@ async fn bounds_that_no_column_can_hold_still_divide_the_rows() {
             .run(
                 "SET sql_mode = '', time_zone = '+00:00'; \
                  CREATE TABLE t (id integer, big bigint unsigned, bits bit(8), y year, f float, \
-                                 d datetime, ts timestamp(6) null, flag tinyint(1), short time); \
+                                 d datetime, ts timestamp(6) null, flag tinyint(1), short time, \
+                                 fine decimal(40,30)); \
                  INSERT INTO t VALUES \
-                   (1, 0, 0, 0, -1, '0000-00-00', '1970-01-01 00:00:01', 0, '-10:00:00'), \
-                   (2, 18446744073709551615, 255, 2026, 3e38, '9999-12-31', '2038-01-19 03:14:07', 2, '30:00:00')",
+                   (1, 0, 0, 0, -1, '0000-00-00', '1970-01-01 00:00:01', 0, '-10:00:00', 0), \
+                   (2, 18446744073709551615, 255, 2026, 3e38, '9999-12-31', '2038-01-19 03:14:07', 2, '30:00:00', 1e-30)",
             )
             .await;
         let from = |value| Test::Range { from: Some(Bound { value, inclusive: true }), to: None };
@@ -127,6 +128,9 @@ async fn bounds_that_no_column_can_hold_still_divide_the_rows() {
             ("big", Integer, from(number("-1")), "1 2"),
             ("big", Integer, Test::Equal(number("1e-50")), ""),
             ("big", Integer, to(number("1e-50")), "1"),
+            ("fine", Decimal, from(number("1e-35")), "2"),
+            ("fine", Decimal, Test::Equal(number("1e-30")), "2"),
+            ("fine", Decimal, Test::Equal(number("1.00001e-30")), ""),
             ("bits", Integer, Test::Equal(number("255")), "2"),
             ("y", Integer, Test::Equal(number("2026")), "2"),
             ("y", Integer, to(number("70")), "1"),

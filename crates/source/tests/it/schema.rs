@@ -319,6 +319,34 @@ async fn mariadb_types_are_told_from_their_aliases() {
 }
 
 #[tokio::test]
+async fn what_mysql_hides_or_sqlx_cannot_read_is_not_described() {
+    within(World::mariadb().await, async |world| {
+        world
+            .run(
+                "CREATE TABLE t (id integer, hidden integer INVISIBLE, \
+                                 v /*!90000 vector(3) */ /*M! binary(12) */); \
+                 INSERT INTO t (id) VALUES (1)",
+            )
+            .await;
+        let table = described(world, &world.table("t")).await;
+        let wanted = selection(world.table("t"), &[("id", Integer), ("v", Binary)]);
+        let rows = read(&world.source(), &wanted).await;
+        if is_mysql().await {
+            assert_eq!(names(&table.columns), ["id"]);
+            let error = rows.expect_err("a type that sqlx does not know");
+            assert_eq!(error.code, FailureCode::SchemaMismatch, "{error:?}");
+            assert!(error.message.contains("VECTOR"), "{error}");
+        } else {
+            assert_eq!(names(&table.columns), ["id", "v"]);
+            assert_eq!(rows.expect("rows").len(), 1);
+        }
+        let wanted = selection(world.table("t"), &[("id", Integer)]);
+        assert_eq!(read(&world.source(), &wanted).await.expect("rows").len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn sqlite_types_are_what_they_are_declared_as() {
     within(World::sqlite(), async |world| {
         let cases = [
