@@ -24,6 +24,7 @@ mod m0010_channels;
 mod m0011_stream_jobs;
 mod m0012_stream_access;
 mod m0013_outbox_indexes;
+mod m0014_job_products;
 
 pub use sea_orm_migration::MigratorTrait;
 use sea_orm_migration::prelude::*;
@@ -49,6 +50,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0011_stream_jobs::Migration),
             Box::new(m0012_stream_access::Migration),
             Box::new(m0013_outbox_indexes::Migration),
+            Box::new(m0014_job_products::Migration),
         ]
     }
 }

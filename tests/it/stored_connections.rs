@@ -152,6 +152,31 @@ async fn a_message_of_the_broker_is_verified_on_the_command_line() {
 }
 
 #[tokio::test]
+async fn an_export_is_of_the_product_that_its_connection_was_stored_for() {
+    let world = world().await;
+    let (api, _worker) = (world.api().await, world.worker());
+    let (url, token) = api.access();
+    let client = reqwest::Client::new();
+    let call = |method: reqwest::Method, path: &str, product: &str| {
+        let request = client.request(method, format!("{url}{path}")).bearer_auth(token);
+        request.header("x-product-name", product)
+    };
+    let stored = call(reqwest::Method::POST, CONNECTIONS, "shop").json(&ledger(&world));
+    let (status, answer) = api.json(stored).await;
+    assert_eq!(status, 201, "{answer}");
+    let job = api.export("entry").await;
+    api.job_is(&job, "COMPLETED").await;
+    let connection = format!("{CONNECTIONS}/{}", answer["id"].as_str().expect("an id"));
+    let deleted = call(reqwest::Method::DELETE, &connection, "shop").send().await;
+    assert_eq!(deleted.expect("an answer").status(), 204);
+    for (product, expected) in [("shop", 200), ("ledger", 422)] {
+        let shown = call(reqwest::Method::GET, &format!("/v1/fetcher/{job}"), product);
+        let (status, answer) = api.json(shown).await;
+        assert_eq!(status, expected, "{product}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_stored_connection_is_read_after_its_key_was_replaced_and_taken_away() {
     let mut world = world().await;
     let api = world.all_in_one().await;

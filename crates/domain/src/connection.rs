@@ -1,5 +1,7 @@
 //! A connection that an organization stores: a database server, and how to get in.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 
 use crate::id::{ConnectionId, OrganizationId};
@@ -66,6 +68,14 @@ impl TlsMode {
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
+}
+
+/// Stored connections by name, each with its product where it is of one.
+pub type Products = BTreeMap<String, Option<String>>;
+
+/// The products of these connections.
+pub fn products(stored: &[Connection]) -> Products {
+    stored.iter().map(|one| (one.name.clone(), one.product.clone())).collect()
 }
 
 /// A stored connection. Its secrets are here only as they are stored: encrypted.

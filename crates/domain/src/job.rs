@@ -11,6 +11,7 @@ use chrono::{DateTime, Utc};
 
 use crate::{
     caller::Caller,
+    connection::Products,
     failure::FailureCode,
     id::{CompanyId, CooperativeId, JobId, OrganizationId, ScheduleId},
     locale::Locale,
@@ -125,6 +126,8 @@ pub struct ExportJob {
     pub split: bool,
     /// The column keys, in the order requested.
     pub columns: Vec<String>,
+    /// The stored connections that it was accepted to read; `None` where that was not kept yet.
+    pub products: Option<Products>,
     /// The `filters` member as sent, `{}` when there was none.
     pub filters: String,
     /// The same with relative dates as what they meant at the request; `None` when there are none.

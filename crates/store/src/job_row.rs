@@ -83,6 +83,10 @@ pub fn of_new(job: &NewJob, now: i64) -> Result<Model, StoreError> {
         application: job.application.clone(),
         waiting_told: false,
         position_told_at: 0,
+        products: Some(
+            serde_json::to_string(&job.products)
+                .map_err(|error| StoreError::Refused(error.into()))?,
+        ),
     })
 }
 
@@ -106,6 +110,12 @@ pub fn read(row: &Model) -> Result<ExportJob, StoreError> {
         split: row.split,
         columns: serde_json::from_str(&row.columns)
             .map_err(|_| StoreError::Corrupt("columns are not a list of texts".to_owned()))?,
+        products: row
+            .products
+            .as_deref()
+            .map(serde_json::from_str)
+            .transpose()
+            .map_err(|_| StoreError::Corrupt("products are not texts by name".to_owned()))?,
         filters: row.filters.clone(),
         resolved_filters: row.resolved_filters.clone(),
         request: row.request.clone(),

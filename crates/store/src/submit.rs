@@ -8,6 +8,7 @@ mod submitter;
 
 use outport_domain::{
     caller::Caller,
+    connection::Products,
     id::{JobId, ScheduleId},
     job::{Compression, ExportJob, Format, JobKind, JobScope},
     locale::Locale,
@@ -43,6 +44,8 @@ pub struct NewJob {
     pub split: bool,
     /// The column keys, in order.
     pub columns: Vec<String>,
+    /// The stored connections that it reads.
+    pub products: Products,
     /// The `filters` member as sent.
     pub filters: String,
     /// The same with relative dates as what they meant at the request; `None` when there are none.

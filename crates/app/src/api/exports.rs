@@ -29,6 +29,7 @@ use super::{
     export_request::ExportRequest,
     export_view::{ExportPageView, ExportView, poll_after},
     extract::{Authorized, JsonBody, Params, Segment, cursor, idempotency_key, locale},
+    fetcher::products_of_resource,
     foresight,
     problem::{Outcome, Problem, ProblemCode, ProblemView, seconds},
 };
@@ -111,6 +112,8 @@ pub async fn submit_job(
     let context = RequestContext { caller: &caller, locale, requested_at, resolved_filters: None };
     let spec = spec::parse(&body, &state.catalogue, context).map_err(Problem::invalid_request)?;
     foresight::pass(state, &caller, &spec, key.as_ref()).await?;
+    let resource = &spec.resource.name;
+    let products = products_of_resource(state, caller.organization, resource).await?;
     let application = spec.resource.application.as_ref().unwrap_or(&state.application).clone();
     let job = NewJob {
         id: JobId::new(),
@@ -123,6 +126,7 @@ pub async fn submit_job(
         compression: spec.compression,
         split: spec.split.is_some(),
         columns: spec.columns.into_iter().map(|column| column.key).collect(),
+        products,
         filters: spec.filters,
         resolved_filters: spec.resolved_filters,
         request: body,

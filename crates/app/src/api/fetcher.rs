@@ -19,6 +19,7 @@ use axum::{
 use chrono::Utc;
 use outport_domain::{
     caller::{Caller, Permission},
+    connection::{Products, products},
     data_request::{self, DataRequest},
     id::{JobId, OrganizationId},
     job::{Compression, ExportJob, Format, JobKind, JobScope, ScopeType},
@@ -32,7 +33,7 @@ use outport_store::{
 };
 
 pub use asked::{Asked, AskedBody, NoQuery};
-pub use product::Product;
+pub use product::{Product, products_of_resource};
 pub use refusal::{AnyRefusal, FetCode, Refusal, RefusalView};
 use view::{AcceptedView, DataRequestBody, FetcherJobView};
 
@@ -114,7 +115,7 @@ pub async fn create(
     let caller = whole_caller(caller, Permission::FetcherRun)?;
     let request = data_request::parse(&body).map_err(Refusal::fields)?;
     let job = new_job(state.application.clone(), caller, body, &request);
-    match submit(&state, facade, &product, &request, &job).await? {
+    match submit(&state, facade, &product, &request, job).await? {
         Submitted::Created(job) => Ok(accepted(&state, Outcome::Accepted, &job)),
         Submitted::Repeated(job) => Ok(accepted(&state, Outcome::Ok, &job)),
         Submitted::QueueFull | Submitted::KeyReused => {
@@ -132,7 +133,7 @@ async fn submit(
     facade: &Facade,
     product: &Product,
     request: &DataRequest,
-    job: &NewJob,
+    mut job: NewJob,
 ) -> Result<Submitted, Refusal> {
     let (organization, identity) = (job.scope.organization, request.identity.0);
     let names: Vec<&str> = request.connections.keys().map(String::as_str).collect();
@@ -143,9 +144,10 @@ async fn submit(
             return Ok(Submitted::Repeated(known));
         }
         prepare(&facade.connections, organization, &request.connections).await?;
+        job.products = products(&seen);
         let most = state.limits.queued_per_organization;
         let mut tx = state.store.begin().await?;
-        if let Some(submitted) = fetcher::submit(&mut tx, job, identity, &seen, most).await? {
+        if let Some(submitted) = fetcher::submit(&mut tx, &job, identity, &seen, most).await? {
             tx.commit().await?;
             return Ok(submitted);
         }
@@ -174,6 +176,7 @@ fn new_job(application: String, caller: Caller, body: String, request: &DataRequ
         compression: Compression::None,
         split: false,
         columns: request.connections.keys().cloned().collect(),
+        products: Products::new(),
         filters: request.filters.clone().unwrap_or_else(|| "{}".to_owned()),
         resolved_filters: None,
         request: body,
@@ -221,31 +224,9 @@ pub async fn get(
         JobKind::Export => caller.may(Permission::ExportsRead) && reach::sees_job(&caller, job),
     };
     let job = job.filter(visible).ok_or_else(no_job)?;
-    check_product(&state, &product, &job).await?;
+    product.check_job(&state, &job).await?;
     let connection = state.catalogue.0.get(&job.resource).map(|one| one.connection.as_str());
     Ok((Outcome::Ok.status(), Json(FetcherJobView::new(&job, connection))).into_response())
-}
-
-/// Refuses a job that reads a connection of another product than the request's.
-async fn check_product(
-    state: &ApiState,
-    product: &Product,
-    job: &ExportJob,
-) -> Result<(), Refusal> {
-    if product.0.is_none() {
-        return Ok(());
-    }
-    let names: Vec<&str> = match job.kind {
-        JobKind::Fetcher => job.columns.iter().map(String::as_str).collect(),
-        // A configured connection goes before a stored one, and is everybody's.
-        JobKind::Export => {
-            let resource = state.catalogue.0.get(&job.resource);
-            let connection = resource.map(|one| one.connection.as_str());
-            connection.into_iter().filter(|name| !state.sources.contains_key(*name)).collect()
-        }
-    };
-    let organization = job.scope.organization;
-    product.check_all(&connections::find_by_names(&state.store, organization, &names).await?)
 }
 
 /// Asks a job to stop; its event is `job.failed` with the code `CANCELED`.
@@ -270,7 +251,7 @@ pub async fn cancel(
     let id: JobId = path_id(&id)?;
     let job = jobs::find(&state.store, caller.organization, id).await?;
     let job = job.filter(|job| job.kind == JobKind::Fetcher).ok_or_else(no_job)?;
-    check_product(&state, &product, &job).await?;
+    product.check_job(&state, &job).await?;
     let mut tx = state.store.begin().await?;
     let outcome = jobs::request_cancel(&mut tx, caller.organization, id).await?;
     tx.commit().await?;

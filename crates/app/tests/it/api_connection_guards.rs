@@ -163,6 +163,8 @@ async fn who_names_a_product_manages_the_connections_of_that_product() {
             let (status, answer) = ask("ledger", Method::GET, &export, &json!({})).await;
             assert_eq!(status, 200, "{answer}");
             world.force("UPDATE connections SET product = 'shop'").await;
+            let products = r#"UPDATE jobs SET products = '{"shop":"shop"}' WHERE kind = 'fetcher'"#;
+            world.force(products).await;
         }
         assert_eq!(shown(world, &job["/v1/fetcher/".len()..]).await["status"], "pending");
         let (last, others) = calls.split_last().expect("calls");

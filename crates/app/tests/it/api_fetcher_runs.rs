@@ -159,6 +159,54 @@ async fn who_names_a_product_gets_the_connections_of_that_product() {
 }
 
 #[tokio::test]
+async fn a_job_is_of_the_products_of_its_connections_when_it_was_accepted() {
+    World::on_sqlite(options(), async |world| {
+        let shop = Database::postgres().await;
+        let base = "/v1/management/connections";
+        let store_for = async |product: &str| {
+            let request = world.post(base).header("content-type", "application/json");
+            let body = shop.connection("shop").to_string();
+            let request = request.header("x-product-name", product).body(body);
+            let (status, answer) = said(request).await;
+            assert_eq!(status, 201, "{answer}");
+            format!("{base}/{}", answer["id"].as_str().expect("an id"))
+        };
+        let connection = store_for("shop").await;
+        let path = format!("/v1/fetcher/{}", asked(world, &all_of("orders")).await);
+        let cancel = format!("{path}/cancel");
+        assert_eq!(post(world, &cancel, &json!({})).await.0, 202);
+        let is_of_the_shop_alone = async |when: &str| {
+            for (product, expected) in [("shop", 200), ("ledger", 422)] {
+                let (status, job) = said(world.get(&path).header("x-product-name", product)).await;
+                assert_eq!(status, expected, "{when}, {product}: {job}");
+            }
+            let others = world.post(&cancel).header("x-product-name", "ledger");
+            let (status, answer) = said(others).await;
+            assert_eq!((status, &answer["code"]), (422, &json!("FET-1016")), "{when}: {answer}");
+        };
+        is_of_the_shop_alone("while its connection is there").await;
+
+        let renamed = world.request(Method::PATCH, &connection);
+        let renamed = renamed.header("content-type", "application/json");
+        assert_eq!(said(renamed.body(r#"{"configName":"other"}"#)).await.0, 200);
+        is_of_the_shop_alone("with another name").await;
+
+        let deleted = world.request(Method::DELETE, &connection).send().await.expect("an answer");
+        assert_eq!(deleted.status(), 204);
+        is_of_the_shop_alone("deleted").await;
+        store_for("ledger").await;
+        is_of_the_shop_alone("with another in its place").await;
+
+        // What was accepted before this was kept is judged by what is there now.
+        world.force("UPDATE jobs SET products = NULL").await;
+        let (status, job) = said(world.get(&path).header("x-product-name", "ledger")).await;
+        assert_eq!(status, 200, "{job}");
+        shop.gone().await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn only_who_may_read_everything_may_ask() {
     World::on_sqlite(options(), async |world| {
         let ask = async |token: String| {

@@ -280,6 +280,7 @@ impl World {
             compression: spec.compression,
             split: spec.split.is_some(),
             columns: spec.columns.iter().map(|column| column.key.clone()).collect(),
+            products: BTreeMap::new(),
             filters: spec.filters,
             resolved_filters: spec.resolved_filters,
             request: body,

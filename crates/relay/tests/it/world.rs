@@ -238,6 +238,7 @@ impl World {
             compression: Compression::None,
             split: false,
             columns: vec!["code".to_owned()],
+            products: std::collections::BTreeMap::new(),
             filters: "{}".to_owned(),
             resolved_filters: None,
             request: asked.request.to_owned(),

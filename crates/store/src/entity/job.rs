@@ -61,6 +61,7 @@ pub struct Model {
     pub application: String,
     pub waiting_told: bool,
     pub position_told_at: i64,
+    pub products: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, EnumIter, DeriveRelation)]

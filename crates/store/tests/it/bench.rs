@@ -287,6 +287,7 @@ pub fn new_job(organization: OrganizationId) -> NewJob {
         compression: Compression::None,
         split: false,
         columns: vec!["id".to_owned(), "total".to_owned()],
+        products: std::collections::BTreeMap::new(),
         filters: r#"{"total":{"operator":"GTE","value":10.10}}"#.to_owned(),
         resolved_filters: None,
         request: r#"{"resource":"order"}"#.to_owned(),
