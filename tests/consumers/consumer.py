@@ -7,11 +7,13 @@ OUTPORT_TOKEN, DATA_DIR, and MOST_AGE_SECONDS where old messages are to be refus
 
 import hashlib
 import hmac
+import http.client
 import json
 import os
 import pathlib
 import re
 import sqlite3
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -20,24 +22,81 @@ import pika
 
 EVENTS = {"job.completed", "job.failed"}
 JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+DIGITS = re.compile(r"[0-9a-f]{64}")
 CHUNK = 64 * 1024
 
 
 class Refused(Exception):
-    """It, or its result, is not what Outport signed, or not to be had: it is never done."""
+    """It, or its result, is not what Outport signed, not readable or not to be had: it is never
+    done, and set aside."""
+
+
+def decimal(text, below):
+    """The number that a text is, None where it is none. One number has one text: int() alone takes
+    signs, blanks, leading zeros, underscores and the digits of other scripts."""
+    number = int(text) if re.fullmatch(r"0|[1-9][0-9]{0,19}", text) else below
+    return number if number < below else None
 
 
 def read_keys(text):
     """The external keys by version."""
-    entries = (entry.strip().split(":") for entry in text.split(","))
-    return {version: bytes.fromhex(digits) for version, digits in entries}
+    keys = {}
+    for entry in text.split(","):
+        version, _, digits = entry.strip().partition(":")
+        number = decimal(version, 1 << 16)
+        if number is None or not DIGITS.fullmatch(digits):
+            raise ValueError("a key is <version>:<64 hex digits>")
+        keys[number] = bytes.fromhex(digits)
+    return keys
+
+
+def member(value, *names):
+    """What a JSON value holds under these names, one in the other; None where it has it not."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def read_job(body, routing_key, job_id):
+    """What a body tells of the job that it is signed for."""
+    try:
+        job = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"unreadable: job {job_id}: {error}") from error
+    if (member(job, "jobId"), f"job.{member(job, 'status')}") != (job_id, routing_key):
+        raise Refused(f"unreadable: job {job_id}: its body tells of another event")
+    if routing_key == "job.failed":
+        return job
+    result, integrity = member(job, "result"), member(job, "result", "integrity")
+    if not isinstance(integrity, dict):
+        raise Refused(f"unreadable: job {job_id}: it has no result.integrity")
+    # Some producers leave a zero out.
+    rows, version = result.setdefault("rowCount", 0), integrity.setdefault("keyVersion", 1)
+    fits = [
+        # A bool is an int to Python.
+        type(rows) is int and rows >= 0,
+        type(version) is int and 0 <= version < 1 << 16,
+        isinstance(integrity.get("algorithm"), str),
+        isinstance(integrity.get("signature"), str),
+    ]
+    if not all(fits):
+        raise Refused(f"unreadable: job {job_id}: a member is of another type")
+    return job
+
+
+def read_some(answer):
+    """The next bytes of an answer, none at its end; None where it breaks off."""
+    try:
+        return answer.read1(CHUNK)
+    except (OSError, http.client.HTTPException):
+        return None
 
 
 def code_of(answer):
     """The code of an answer that is a problem."""
     try:
-        return json.load(answer)["code"]
-    except (ValueError, LookupError, TypeError):
+        return member(json.load(answer), "code")
+    except ValueError:
         return None
 
 
@@ -49,7 +108,7 @@ class Verifier:
         self.most_age = most_age
 
     def verify(self, exchange, routing_key, headers, body):
-        """The id of a genuine event; the key by which one that comes again is known."""
+        """The id of a genuine event, by which one that comes again is known; and its job's."""
 
         def header(name):
             value = headers.get(name)
@@ -63,16 +122,21 @@ class Verifier:
                 raise Refused(f"forged: the header {name} is missing or malformed")
             return value
 
-        version = header("x-signature-key") if "x-signature-key" in headers else "1"
+        version = 1
+        if "x-signature-key" in headers:
+            version = decimal(header("x-signature-key"), 1 << 16)
+        if version is None:
+            raise Refused("forged: the header x-signature-key must be a key's version in decimal")
         key = self.keys.get(version)
         if key is None:
-            raise Refused(f"unknown key: x-signature-key is {version!r}")
+            raise Refused(f"unknown key: x-signature-key is {version}")
         signed_at, form = header("t"), header("signature-version")
         tenant, job = header("X-Tenant-ID"), header("ce-subject")
         if form != "v1" or routing_key not in EVENTS or not JOB.fullmatch(job):
             raise Refused("forged: it has not the form of a job event")
-        if not re.fullmatch(r"[0-9]+", signed_at):
-            raise Refused("forged: the header t must be Unix seconds")
+        seconds = decimal(signed_at, 1 << 64)
+        if seconds is None:
+            raise Refused("forged: the header t must be Unix seconds in decimal")
 
         def check(name, *parts):
             expected = hmac.new(key, b"\n".join(parts), hashlib.sha256).hexdigest()
@@ -87,10 +151,10 @@ class Verifier:
         event = f"fetcher.{routing_key}.{job}"
         if header("ce-id") != event or header("ce-tenantid") != tenant:
             raise Refused("forged: its attributes are those of another message")
-        age = int(time.time()) - int(signed_at)
+        age = int(time.time()) - seconds
         if self.most_age is not None and age > self.most_age:
             raise Refused(f"stale: it was signed {age} s ago")
-        return event
+        return event, job
 
 
 class Consumer:
@@ -98,8 +162,12 @@ class Consumer:
 
     def __init__(self, environment):
         self.keys = read_keys(environment["EXTERNAL_HMAC_KEYS"])
-        most_age = environment.get("MOST_AGE_SECONDS")
-        self.verifier = Verifier(self.keys, int(most_age) if most_age else None)
+        most_age = None
+        if "MOST_AGE_SECONDS" in environment:
+            most_age = decimal(environment["MOST_AGE_SECONDS"], 1 << 64)
+            if most_age is None:
+                raise ValueError("MOST_AGE_SECONDS must be a number in decimal")
+        self.verifier = Verifier(self.keys, most_age)
         self.url, self.token = environment["OUTPORT_URL"], environment["OUTPORT_TOKEN"]
         self.folder = pathlib.Path(environment["DATA_DIR"])
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -107,8 +175,9 @@ class Consumer:
         self.seen.execute("CREATE TABLE IF NOT EXISTS seen (event TEXT PRIMARY KEY)")
 
     def take(self, channel, method, properties, body):
-        """Acknowledges what is done and rejects what never will be. Any other exception ends this
-        process: nothing is acknowledged, and the broker gives the message to whoever comes next."""
+        """Acknowledges what is done and sets aside what never will be. Any other exception ends
+        this process: nothing is acknowledged, and the broker gives the message to whoever comes
+        next."""
         try:
             # A long download must not look like a consumer that is gone.
             alive = channel.connection.process_data_events
@@ -122,56 +191,92 @@ class Consumer:
         channel.basic_ack(method.delivery_tag)
 
     def do(self, method, headers, body, alive):
-        event = self.verifier.verify(method.exchange, method.routing_key, headers, body)
+        routing_key = method.routing_key
+        event, job_id = self.verifier.verify(method.exchange, routing_key, headers, body)
         if self.seen.execute("SELECT 1 FROM seen WHERE event = ?", [event]).fetchone():
             return f"already seen {event}"
-        job = json.loads(body)
-        if job["status"] == "completed":
-            self.fetch(job, alive)
-            said = f"verified job {job['jobId']}: {job['result']['rowCount']} rows, HMAC ok"
+        job = read_job(body, routing_key, job_id)
+        if routing_key == "job.completed":
+            self.fetch(job_id, job["result"]["integrity"], alive)
+            said = f"verified job {job_id}: {job['result']['rowCount']} rows, HMAC ok"
         else:
-            said = f"failed job {job['jobId']}: {job['metadata']['error'].get('code', '')}"
+            code = member(job, "metadata", "error", "code")
+            said = f"failed job {job_id}: {code if isinstance(code, str) else ''}"
         with self.seen:
             self.seen.execute("INSERT INTO seen VALUES (?)", [event])
         return said
 
-    def fetch(self, job, alive):
+    def fetch(self, job_id, integrity, alive):
         """Downloads a result beside its place, and puts it there once its HMAC is right."""
-        job_id, integrity = job["jobId"], job["result"]["integrity"]
-        if integrity["algorithm"] != "HMAC-SHA256":
-            raise Refused(f"forged: job {job_id}: an unknown algorithm")
-        version = str(integrity.get("keyVersion", 1))
+        if integrity["algorithm"] != "HMAC-SHA256" or not DIGITS.fullmatch(integrity["signature"]):
+            raise Refused(f"forged: job {job_id}: no signature of this algorithm")
+        version = integrity["keyVersion"]
         key = self.keys.get(version)
         if key is None:
             raise Refused(f"unknown key: job {job_id}: integrity.keyVersion is {version}")
         signature = hmac.new(key, digestmod=hashlib.sha256)
-        request = urllib.request.Request(f"{self.url}/v1/exports/{job_id}/file")
-        # Unredirected: the token is for Outport, not for the object store that it may lead to.
-        request.add_unredirected_header("Authorization", f"Bearer {self.token}")
         part = self.folder / f"{job_id}.part"
         try:
-            with urllib.request.urlopen(request) as answer, open(part, "wb") as file:
-                while chunk := answer.read(CHUNK):
+            with open(part, "wb") as file:
+                for chunk in self.download(job_id):
                     signature.update(chunk)
                     file.write(chunk)
                     alive()
                 file.flush()
                 os.fsync(file.fileno())
+            if not hmac.compare_digest(signature.hexdigest(), integrity["signature"]):
+                raise Refused(f"forged: job {job_id}: the result is not what was signed")
+        except Refused:
+            part.unlink()
+            raise
+        part.rename(self.folder / job_id)
+
+    def download(self, job_id):
+        """The bytes of a result as they come."""
+        received, is_whole = 0, False
+        while not is_whole:
+            before = received
+            with self.open(job_id, received) as answer:
+                while chunk := read_some(answer):
+                    received += len(chunk)
+                    yield chunk
+                # An answer that ends before its time is no error to http.client.
+                length = answer.headers["Content-Length"]
+                is_short = length is not None and received - before < int(length)
+                is_whole = chunk is not None and not is_short
+            # So ends a connection that breaks, and a file that is damaged further on. Asked for
+            # the rest, Outport gives it, or says what is wrong with it.
+            if not is_whole and received == before:
+                raise ConnectionError(f"job {job_id}: the download breaks off")
+
+    def open(self, job_id, start):
+        """The answer that brings a result from a byte on."""
+        request = urllib.request.Request(f"{self.url}/v1/exports/{job_id}/file")
+        # Unredirected: the token is for Outport, not for the object store that it may lead to.
+        request.add_unredirected_header("Authorization", f"Bearer {self.token}")
+        if start:
+            request.add_header("Range", f"bytes={start}-")
+        try:
+            answer = urllib.request.urlopen(request)
         except urllib.error.HTTPError as error:
+            code = code_of(error)
             if error.code in (404, 410):
                 raise Refused(f"gone: job {job_id} has no file") from error
-            # Of what went wrong over there, this alone is no better tomorrow.
-            if error.code == 500 and code_of(error) == "FILE_DAMAGED":
+            if error.code == 500 and code == "FILE_DAMAGED":
                 why = f"damaged: job {job_id}: its file is not what was written"
                 raise Refused(why) from error
+            # Not of this file alone: without a valid token, too slow, too often.
+            if error.code < 500 and error.code not in (401, 408, 416, 429) and code is not None:
+                raise Refused(f"not given: job {job_id}: {code}") from error
             raise
-        if not hmac.compare_digest(signature.hexdigest(), integrity["signature"]):
-            part.unlink()
-            raise Refused(f"forged: job {job_id}: the result is not what was signed")
-        part.rename(self.folder / job_id)
+        if answer.status != (206 if start else 200):
+            raise ConnectionError(f"job {job_id}: Outport answers {answer.status}")
+        return answer
 
 
 def main():
+    # What is told may hold what this terminal cannot show.
+    sys.stdout.reconfigure(errors="backslashreplace")
     consumer = Consumer(os.environ)
     connection = pika.BlockingConnection(pika.URLParameters(os.environ["AMQP_URL"]))
     channel = connection.channel()

@@ -25,15 +25,17 @@ use outport_contract::{
         Delivery, HeaderValue, IntegrityError, ResultVerifier, SignatureError, Verified, Verifier,
     },
 };
-use reqwest::{Response, StatusCode};
+use reqwest::{Response, StatusCode, header::RANGE};
+use serde_json::Value;
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a message is not done.
 enum Failure {
-    /// It, or its result, is not what Outport signed, or not to be had: it is never done.
+    /// It, or its result, is not what Outport signed, not readable or not to be had: it is never
+    /// done, and set aside.
     Refused(String),
-    /// Something else is wrong: it is to be done later.
+    /// Something else is wrong, and may pass: it is to be done later.
     Later(AnyError),
 }
 
@@ -100,12 +102,13 @@ impl Consumer {
 
     /// Does what a message asks for, and says what was done.
     async fn take(&self, message: &Message) -> Result<String, Failure> {
-        let event = self.verify(message)?.event_id();
+        let verified = self.verify(message)?;
+        let event = verified.event_id();
         let mut seen = self.seen.prepare("SELECT 1 FROM seen WHERE event = ?")?;
         if seen.exists([&event])? {
             return Ok(format!("already seen {event}"));
         }
-        let said = match JobEvent::parse(&message.data)? {
+        let said = match read(&message.data, &verified)? {
             JobEvent::Completed(job) => {
                 self.fetch(&job).await?;
                 format!("verified job {}: {} rows, HMAC ok", job.job_id, job.result.row_count)
@@ -149,55 +152,123 @@ impl Consumer {
     /// Downloads a result beside its place, and puts it there once its HMAC is right.
     async fn fetch(&self, job: &JobCompleted) -> Result<(), Failure> {
         let integrity = &job.result.integrity;
-        let mut verifier = ResultVerifier::new(&self.keys, integrity).map_err(|error| {
+        let verifier = ResultVerifier::new(&self.keys, integrity).map_err(|error| {
             let word = match error {
                 IntegrityError::UnknownKey(_) => "unknown key",
                 _ => "forged",
             };
             Failure::Refused(format!("{word}: job {}: {error}", job.job_id))
         })?;
-        let mut answer = self.file(job).await?;
         let part = self.folder.join(format!("{}.part", job.job_id));
-        let mut file = File::create(&part)?;
-        while let Some(bytes) = answer.chunk().await? {
-            verifier.update(&bytes);
-            file.write_all(&bytes)?;
-        }
-        if let Err(error) = verifier.finish() {
+        let received = self.receive(job, verifier, File::create(&part)?).await;
+        if matches!(received, Err(Failure::Refused(_))) {
             std::fs::remove_file(&part)?;
-            return Err(Failure::Refused(format!("forged: job {}: {error}", job.job_id)));
         }
-        file.sync_all()?;
+        received?;
         std::fs::rename(part, self.folder.join(job.job_id.to_string()))?;
         Ok(())
     }
 
-    /// The answer that brings a result.
-    async fn file(&self, job: &JobCompleted) -> Result<Response, Failure> {
-        let url = format!("{}/v1/exports/{}/file", self.url, job.job_id);
-        let answer = self.outport.get(url).bearer_auth(&self.token).send().await?;
-        if matches!(answer.status(), StatusCode::NOT_FOUND | StatusCode::GONE) {
-            return Err(Failure::Refused(format!("gone: job {} has no file", job.job_id)));
-        }
-        let Err(error) = answer.error_for_status_ref() else { return Ok(answer) };
-        // Of what went wrong over there, this alone is no better tomorrow.
-        if answer.status() == StatusCode::INTERNAL_SERVER_ERROR
-            && let Ok(problem) = answer.json::<serde_json::Value>().await
-            && problem["code"] == "FILE_DAMAGED"
-        {
-            let why = format!("damaged: job {}: its file is not what was written", job.job_id);
-            return Err(Failure::Refused(why));
-        }
-        Err(error.into())
+    /// Downloads a result into a file, and verifies it.
+    async fn receive(
+        &self,
+        job: &JobCompleted,
+        mut verifier: ResultVerifier,
+        mut file: File,
+    ) -> Result<(), Failure> {
+        self.download(job, |bytes| {
+            verifier.update(bytes);
+            file.write_all(bytes)
+        })
+        .await?;
+        verifier
+            .finish()
+            .map_err(|error| Failure::Refused(format!("forged: job {}: {error}", job.job_id)))?;
+        Ok(file.sync_all()?)
     }
+
+    /// Hands on the bytes of a result as they come.
+    async fn download(
+        &self,
+        job: &JobCompleted,
+        mut take: impl FnMut(&[u8]) -> std::io::Result<()>,
+    ) -> Result<(), Failure> {
+        let mut received = 0;
+        loop {
+            let before = received;
+            let mut answer = self.file(job, received).await?;
+            let error = loop {
+                match answer.chunk().await {
+                    Ok(Some(bytes)) => {
+                        take(&bytes)?;
+                        received += bytes.len() as u64;
+                    }
+                    Ok(None) => return Ok(()),
+                    Err(error) => break error,
+                }
+            };
+            // So ends a connection that breaks, and a file that is damaged further on. Asked for
+            // the rest, Outport gives it, or says what is wrong with it.
+            if received == before {
+                return Err(error.into());
+            }
+        }
+    }
+
+    /// The answer that brings a result from a byte on.
+    async fn file(&self, job: &JobCompleted, from: u64) -> Result<Response, Failure> {
+        let url = format!("{}/v1/exports/{}/file", self.url, job.job_id);
+        let mut request = self.outport.get(url).bearer_auth(&self.token);
+        let mut expected = StatusCode::OK;
+        if from > 0 {
+            request = request.header(RANGE, format!("bytes={from}-"));
+            expected = StatusCode::PARTIAL_CONTENT;
+        }
+        let answer = request.send().await?;
+        let status = answer.status();
+        if status == expected {
+            return Ok(answer);
+        }
+        let problem: Option<Value> = answer.json().await.ok();
+        let code = problem.as_ref().and_then(|problem| problem["code"].as_str());
+        let why = match (status.as_u16(), code) {
+            (404 | 410, _) => format!("gone: job {} has no file", job.job_id),
+            (500, Some("FILE_DAMAGED")) => {
+                format!("damaged: job {}: its file is not what was written", job.job_id)
+            }
+            // Not of this file alone: without a valid token, too slow, too often.
+            (401 | 408 | 416 | 429, _) => return Err(later(job, status)),
+            (400..=499, Some(code)) => format!("not given: job {}: {code}", job.job_id),
+            _ => return Err(later(job, status)),
+        };
+        Err(Failure::Refused(why))
+    }
+}
+
+fn later(job: &JobCompleted, status: StatusCode) -> Failure {
+    Failure::Later(format!("job {}: Outport answers {status}", job.job_id).into())
+}
+
+/// The event that a body tells of, which must be the one that it is signed for.
+fn read(body: &[u8], verified: &Verified) -> Result<JobEvent, Failure> {
+    let unreadable =
+        |why: &str| Failure::Refused(format!("unreadable: job {}: {why}", verified.job_id));
+    let event = JobEvent::parse(body).map_err(|error| unreadable(&error.to_string()))?;
+    if (event.event_type(), event.job_id()) != (verified.event_type, verified.job_id) {
+        return Err(unreadable("its body tells of another event"));
+    }
+    Ok(event)
 }
 
 /// The external keys by version. A message that names none is of key 1.
 fn keys(text: &str) -> Result<KeyRing, AnyError> {
     let mut ring: Option<KeyRing> = None;
     for entry in text.split(',') {
-        let (version, digits) = entry.trim().split_once(':').ok_or("a key is <version>:<hex>")?;
-        let (version, Sha256Digest(key)) = (version.parse()?, digits.parse()?);
+        let (number, digits) = entry.trim().split_once(':').ok_or("a key is <version>:<hex>")?;
+        let (version, Sha256Digest(key)): (u16, _) = (number.parse()?, digits.parse()?);
+        if version.to_string() != number {
+            return Err("a key's version has no sign and no leading zero".into());
+        }
         let key = DerivedKey::from_bytes(key);
         ring = Some(match ring {
             None => KeyRing::new(version, key),

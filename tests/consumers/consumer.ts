@@ -13,21 +13,23 @@ import { join } from "node:path";
 
 import { connect, type ConsumeMessage } from "amqplib";
 
-/** It, or its result, is not what Outport signed, or not to be had: it is never done. */
+/**
+ * It, or its result, is not what Outport signed, not readable or not to be had: it is never done,
+ * and set aside.
+ */
 class Refused extends Error {}
 
 /** The external keys by version. */
-type Keys = Map<string, Buffer>;
+type Keys = Map<number, Buffer>;
 
 interface Integrity {
   algorithm: string;
   signature: string;
-  keyVersion?: number;
+  keyVersion: number;
 }
 
-type JobEvent =
-  | { jobId: string; status: "completed"; result: { rowCount: number; integrity: Integrity } }
-  | { jobId: string; status: "failed"; metadata: { error: { message: string; code?: string } } };
+/** What a body tells of a job: its result, or why it has none. */
+type JobEvent = { rowCount: number; integrity: Integrity } | { code: string };
 
 function variable(name: string): string {
   const value = process.env[name];
@@ -35,28 +37,46 @@ function variable(name: string): string {
   return value;
 }
 
+/**
+ * The number that a text is, undefined where it is none. One number has one text: Number() alone
+ * takes signs, blanks, leading zeros, exponents, other bases and nothing at all.
+ */
+function decimal(text: string, below: bigint): number | undefined {
+  const number = /^(0|[1-9][0-9]{0,19})$/.test(text) ? BigInt(text) : below;
+  return number < below ? Number(number) : undefined;
+}
+
 function readKeys(text: string): Keys {
-  const entries = text.split(",").map((entry): [string, Buffer] => {
-    const [, version, digits] = /^([0-9]+):([0-9a-f]{64})$/.exec(entry.trim()) ?? [];
-    if (!version || !digits) throw new Error("a key is <version>:<64 hex digits>");
-    return [version, Buffer.from(digits, "hex")];
+  const entries = text.split(",").map((entry): [number, Buffer] => {
+    const [, version, digits] = /^([^:]*):([0-9a-f]{64})$/.exec(entry.trim()) ?? [];
+    const number = decimal(version ?? "", VERSIONS);
+    if (number === undefined || !digits) throw new Error("a key is <version>:<64 hex digits>");
+    return [number, Buffer.from(digits, "hex")];
   });
   return new Map(entries);
 }
 
+const [VERSIONS, SECONDS] = [1n << 16n, 1n << 64n];
+const HEX = /^[0-9a-f]{64}$/;
 const keys = readKeys(variable("EXTERNAL_HMAC_KEYS"));
-const mostAge = process.env["MOST_AGE_SECONDS"];
+const mostAge = readMostAge(process.env["MOST_AGE_SECONDS"]);
 const url = variable("OUTPORT_URL");
 const token = variable("OUTPORT_TOKEN");
 const folder = variable("DATA_DIR");
 
-/** Whether a text is the hex digits of these bytes, in constant time. */
-function isHexOf(text: string, bytes: Buffer): boolean {
-  return /^[0-9a-f]{64}$/.test(text) && timingSafeEqual(Buffer.from(text, "hex"), bytes);
+function readMostAge(text: string | undefined): number {
+  const seconds = text === undefined ? Infinity : decimal(text, SECONDS);
+  if (seconds === undefined) throw new Error("MOST_AGE_SECONDS must be a number in decimal");
+  return seconds;
 }
 
-/** Both signatures of a message, and that they speak of one event. Returns the event's id. */
-function verify(message: ConsumeMessage): string {
+/** Whether a text is the hex digits of these bytes, in constant time. */
+function isHexOf(text: string, bytes: Buffer): boolean {
+  return HEX.test(text) && timingSafeEqual(Buffer.from(text, "hex"), bytes);
+}
+
+/** Both signatures of a message, and that they speak of one event: its id, and its job's. */
+function verify(message: ConsumeMessage): [event: string, job: string] {
   const headers: Record<string, unknown> = message.properties.headers ?? {};
   const header = (name: string): string => {
     const value = headers[name];
@@ -68,15 +88,19 @@ function verify(message: ConsumeMessage): string {
     }
     return text;
   };
-  const version = "x-signature-key" in headers ? header("x-signature-key") : "1";
+  const version = "x-signature-key" in headers ? decimal(header("x-signature-key"), VERSIONS) : 1;
+  if (version === undefined) {
+    throw new Refused("forged: the header x-signature-key must be a key's version in decimal");
+  }
   const key = keys.get(version);
-  if (!key) throw new Refused(`unknown key: x-signature-key is ${JSON.stringify(version)}`);
+  if (!key) throw new Refused(`unknown key: x-signature-key is ${version}`);
   const [signedAt, form] = [header("t"), header("signature-version")];
   const [tenant, job] = [header("X-Tenant-ID"), header("ce-subject")];
   const { exchange, routingKey } = message.fields;
   const isJob = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(job);
   const isEvent = routingKey === "job.completed" || routingKey === "job.failed";
-  if (form !== "v1" || !isJob || !isEvent || !/^[0-9]+$/.test(signedAt)) {
+  const seconds = decimal(signedAt, SECONDS);
+  if (form !== "v1" || !isJob || !isEvent || seconds === undefined) {
     throw new Refused("forged: it has not the form of a job event");
   }
   const check = (name: string, texts: string[], body?: Buffer): void => {
@@ -94,72 +118,145 @@ function verify(message: ConsumeMessage): string {
   if (header("ce-id") !== event || header("ce-tenantid") !== tenant) {
     throw new Refused("forged: its attributes are those of another message");
   }
-  const age = Math.floor(Date.now() / 1000) - Number(signedAt);
-  if (mostAge !== undefined && age > Number(mostAge)) {
-    throw new Refused(`stale: it was signed ${age} s ago`);
+  const age = Math.floor(Date.now() / 1000) - seconds;
+  if (age > mostAge) throw new Refused(`stale: it was signed ${age} s ago`);
+  return [event, job];
+}
+
+/** What a JSON value holds under these names, one in the other; undefined where it has it not. */
+function member(value: unknown, ...names: string[]): unknown {
+  for (const name of names) {
+    const holds = typeof value === "object" && value !== null && Object.hasOwn(value, name);
+    value = holds ? (value as Record<string, unknown>)[name] : undefined;
   }
-  return event;
+  return value;
+}
+
+/** Whether a JSON value is a whole number from 0 on. */
+function isCount(value: unknown): value is number {
+  return Number.isInteger(value) && (value as number) >= 0;
+}
+
+/** What a body tells of the job that it is signed for. */
+function readJob(body: Buffer, routingKey: string, jobId: string): JobEvent {
+  let job: unknown;
+  try {
+    job = JSON.parse(body.toString("utf8"));
+  } catch (error) {
+    throw new Refused(`unreadable: job ${jobId}: ${(error as Error).message}`);
+  }
+  if (member(job, "jobId") !== jobId || member(job, "status") !== routingKey.slice(4)) {
+    throw new Refused(`unreadable: job ${jobId}: its body tells of another event`);
+  }
+  if (routingKey === "job.failed") {
+    const code = member(job, "metadata", "error", "code");
+    return { code: typeof code === "string" ? code : "" };
+  }
+  const integrity = member(job, "result", "integrity");
+  const [algorithm, signature] = [member(integrity, "algorithm"), member(integrity, "signature")];
+  // Absent, not null: some producers leave a zero out.
+  const { rowCount = 0 } = (member(job, "result") ?? {}) as { rowCount?: unknown };
+  const { keyVersion = 1 } = (integrity ?? {}) as { keyVersion?: unknown };
+  const isVersion = isCount(keyVersion) && keyVersion < VERSIONS;
+  const areTexts = typeof algorithm === "string" && typeof signature === "string";
+  if (!isCount(rowCount) || !isVersion || !areTexts) {
+    throw new Refused(`unreadable: job ${jobId}: a member is missing or of another type`);
+  }
+  return { rowCount, integrity: { algorithm, signature, keyVersion } };
 }
 
 /** The code of an answer that is a problem. */
 async function codeOf(answer: Response): Promise<unknown> {
   try {
-    return ((await answer.json()) as { code?: unknown } | null)?.code;
+    return member(await answer.json(), "code");
   } catch {
     return undefined;
   }
 }
 
-/** Downloads a result beside its place, and puts it there once its HMAC is right. */
-async function fetchResult(jobId: string, integrity: Integrity): Promise<void> {
-  if (integrity.algorithm !== "HMAC-SHA256") {
-    throw new Refused(`forged: job ${jobId}: an unknown algorithm`);
-  }
-  const version = String(integrity.keyVersion ?? 1);
-  const key = keys.get(version);
-  if (!key) throw new Refused(`unknown key: job ${jobId}: integrity.keyVersion is ${version}`);
+/** The answer that brings a result from a byte on. */
+async function openFile(jobId: string, from: number): Promise<Response> {
   const answer = await fetch(`${url}/v1/exports/${jobId}/file`, {
-    headers: { authorization: `Bearer ${token}` },
+    headers: { authorization: `Bearer ${token}`, ...(from > 0 && { range: `bytes=${from}-` }) },
   });
-  if (answer.status === 404 || answer.status === 410) {
-    throw new Refused(`gone: job ${jobId} has no file`);
-  }
-  // Of what went wrong over there, this alone is no better tomorrow.
-  if (answer.status === 500 && (await codeOf(answer)) === "FILE_DAMAGED") {
+  const { status } = answer;
+  if (status === (from > 0 ? 206 : 200)) return answer;
+  if (status === 404 || status === 410) throw new Refused(`gone: job ${jobId} has no file`);
+  const code = await codeOf(answer);
+  if (status === 500 && code === "FILE_DAMAGED") {
     throw new Refused(`damaged: job ${jobId}: its file is not what was written`);
   }
-  if (!answer.ok || !answer.body) throw new Error(`job ${jobId}: Outport answers ${answer.status}`);
+  // Those are not of this file alone: without a valid token, too slow, too often.
+  if (status >= 400 && status < 500 && ![401, 408, 416, 429].includes(status) && code) {
+    throw new Refused(`not given: job ${jobId}: ${code}`);
+  }
+  throw new Error(`job ${jobId}: Outport answers ${status}`);
+}
+
+/** The bytes of a result as they come. */
+async function* download(jobId: string): AsyncGenerator<Uint8Array> {
+  let received = 0;
+  for (;;) {
+    const before = received;
+    const reader = (await openFile(jobId, received)).body?.getReader();
+    for (;;) {
+      let bytes: Uint8Array | undefined;
+      try {
+        bytes = (await reader?.read())?.value;
+      } catch (error) {
+        // So ends a connection that breaks, and a file that is damaged further on. Asked for the
+        // rest, Outport gives it, or says what is wrong with it.
+        if (received === before) throw error;
+        break;
+      }
+      if (!bytes) return;
+      received += bytes.length;
+      yield bytes;
+    }
+  }
+}
+
+/** Downloads a result beside its place, and puts it there once its HMAC is right. */
+async function fetchResult(jobId: string, integrity: Integrity): Promise<void> {
+  if (integrity.algorithm !== "HMAC-SHA256" || !HEX.test(integrity.signature)) {
+    throw new Refused(`forged: job ${jobId}: no signature of this algorithm`);
+  }
+  const version = integrity.keyVersion;
+  const key = keys.get(version);
+  if (!key) throw new Refused(`unknown key: job ${jobId}: integrity.keyVersion is ${version}`);
   const part = join(folder, `${jobId}.part`);
   const signature = createHmac("sha256", key);
   const file = await open(part, "w");
   try {
-    for await (const bytes of answer.body) {
+    for await (const bytes of download(jobId)) {
       signature.update(bytes);
       await file.writeFile(bytes);
     }
     await file.sync();
+    if (!isHexOf(integrity.signature, signature.digest())) {
+      throw new Refused(`forged: job ${jobId}: the result is not what was signed`);
+    }
+  } catch (error) {
+    if (error instanceof Refused) await unlink(part);
+    throw error;
   } finally {
     await file.close();
-  }
-  if (!isHexOf(integrity.signature, signature.digest())) {
-    await unlink(part);
-    throw new Refused(`forged: job ${jobId}: the result is not what was signed`);
   }
   await rename(part, join(folder, jobId));
 }
 
 /** Does what a message asks for, and says what was done. */
 async function take(message: ConsumeMessage): Promise<string> {
-  const event = verify(message);
+  const [event, jobId] = verify(message);
   const seen = join(folder, event);
   if (existsSync(seen)) return `already seen ${event}`;
-  const job = JSON.parse(message.content.toString("utf8")) as JobEvent;
+  const job = readJob(message.content, message.fields.routingKey, jobId);
   let said: string;
-  if (job.status === "completed") {
-    await fetchResult(job.jobId, job.result.integrity);
-    said = `verified job ${job.jobId}: ${job.result.rowCount} rows, HMAC ok`;
+  if ("code" in job) {
+    said = `failed job ${jobId}: ${job.code}`;
   } else {
-    said = `failed job ${job.jobId}: ${job.metadata.error.code ?? ""}`;
+    await fetchResult(jobId, job.integrity);
+    said = `verified job ${jobId}: ${job.rowCount} rows, HMAC ok`;
   }
   // An empty file is whole as soon as it is there.
   const file = await open(seen, "w");

@@ -1,6 +1,8 @@
 //! The consumers of the documents, each as a process of its own: what is genuine they do once,
 //! what is not they refuse, and what they could not do stays in the queue.
 
+mod apis;
+mod aside;
 mod queue;
 
 use std::{
@@ -21,7 +23,10 @@ use outport_contract::{
 };
 use serde_json::Value;
 
-use self::queue::{Form, Queue};
+use self::{
+    apis::in_trouble,
+    queue::{Form, Queue},
+};
 use crate::harness::{
     Api, PATIENCE, Process, World,
     broker::exchange::{Message, server},
@@ -108,8 +113,11 @@ async fn env(world: &World, queue: &Queue, api: &Api) -> Env {
 
 async fn consumes(command: impl Fn() -> Command) {
     let mut world = World::postgres().await;
-    // A consumer sees what is done in the store; a sealed file would not even be delivered.
+    // A consumer sees what is done in the store; of a sealed file nothing changed is delivered.
     world.set("OUTPORT_PROTECTION", "none");
+    shop::add_wide(world.state.postgres(), aside::ROWS, 10).await;
+    let sealed = shop::resource(aside::SEALED, "shop.wide", "\"code\"");
+    world.declare_file(aside::SEALED, &format!("protection = \"sealed\"\n{sealed}"));
     let api = world.all_in_one().await;
     let queue = Queue::bound_to(&world.broker.as_ref().expect("a broker").exchange).await;
     let env = env(&world, &queue, &api).await;
@@ -123,16 +131,12 @@ async fn consumes(command: impl Fn() -> Command) {
     it_refuses_old_messages_where_told_to(&consumer).await;
     it_refuses_a_result_whose_key_it_has_not(&consumer).await;
     it_refuses_a_result_that_was_changed_or_damaged(&consumer, &api).await;
+    aside::it_takes_one_text_for_a_number(&consumer).await;
+    aside::it_sets_aside_what_it_cannot_read(&consumer).await;
+    aside::it_sets_aside_a_file_that_is_damaged_further_on(&consumer, &api).await;
+    aside::it_goes_on_where_a_download_broke_off(&consumer).await;
+    aside::it_sets_aside_a_file_that_it_may_not_have(&consumer).await;
     it_takes_failures(&consumer, &api).await;
-}
-
-/// The address of an API that gives every request this answer.
-async fn in_trouble(status: StatusCode, body: &'static str) -> String {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let router = axum::Router::new().fallback(move || async move { (status, body) });
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    format!("http://{address}")
 }
 
 async fn it_does_a_job_once(consumer: &Consumer<'_>) {
@@ -198,6 +202,15 @@ async fn it_refuses_what_is_forged(consumer: &Consumer<'_>) {
         header("t", "1"),
         header("t", "soon"),
         header("signature-version", "v2"),
+        header("x-signature-key", ""),
+        header("x-signature-key", "01"),
+        header("x-signature-key", "+1"),
+        header("x-signature-key", " 1"),
+        header("x-signature-key", "1_0"),
+        header("x-signature-key", "1e0"),
+        header("x-signature-key", "0x1"),
+        header("x-signature-key", "١"),
+        header("x-signature-key", "65536"),
         header("x-message-signature", &signature),
         header("x-message-signature", &upper("x-message-signature")),
         header("x-attributes-signature", "é"),
@@ -229,7 +242,7 @@ async fn it_refuses_what_is_forged(consumer: &Consumer<'_>) {
 fn signed(message: Message, job: &str, time: DateTime<Utc>) -> Message {
     let keys = KeyRing::new(1, MasterKey::parse(KEY).expect("a key").derive(EXTERNAL_HMAC));
     let attributes = Attributes {
-        event_type: JobEventType::Completed,
+        event_type: JobEventType::from_name(&message.routing_key).expect("an event"),
         job_id: job.parse().expect("an id"),
         source: "//outport/worker".to_owned(),
         type_prefix: DEFAULT_TYPE_PREFIX.to_owned(),
