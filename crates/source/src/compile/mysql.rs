@@ -24,8 +24,9 @@ use crate::SourceError;
 use operand::{Constant, Operand, Placed, operand};
 
 /// The collation that knows the most letters of those that MySQL and MariaDB have in common; the
-/// usual ones do not even know `ẞ`.
-const FOLDING: &str = "utf8mb4_unicode_520_ci";
+/// usual ones do not even know `ẞ`. In UTF-32 both cases have the same length: in UTF-8, MySQL
+/// cuts the end off a text that grows, as `Ⱥ` does.
+const FOLDING: &str = "utf32_unicode_520_ci";
 
 /// Digits that a DECIMAL has after the point: 30 in MySQL, which refuses more, 38 in MariaDB.
 pub(crate) const LEAST_MOST_FRACTION: usize = 30;
@@ -289,8 +290,11 @@ impl Dialect for MySql {
         let mut left = utf8(&column, &family);
         let mut right = format!("CONVERT({pattern} USING utf8mb4)");
         if ignore_case {
-            left = format!("LOWER({left} COLLATE {FOLDING}) COLLATE utf8mb4_bin");
-            right = format!("LOWER({right} COLLATE {FOLDING})");
+            let folded = |text: &str| {
+                let lower = format!("LOWER(CONVERT({text} USING utf32) COLLATE {FOLDING})");
+                format!("CONVERT({lower} USING utf8mb4)")
+            };
+            (left, right) = (folded(&left), folded(&right));
         }
         let exact = format!("{left} LIKE {right} COLLATE utf8mb4_bin ESCAPE '!'");
         Ok(match &family {
