@@ -156,7 +156,7 @@ def check(file, columns, cells):
 def main():
     plan = json.loads(pathlib.Path(sys.argv[1]).read_text())
     corpus = tomllib.loads(pathlib.Path(plan["corpus"]).read_text())
-    columns = {column["key"]: column for column in corpus["columns"]}
+    columns = {column["key"]: column for column in corpus["columns"] if column.get("only", plan["engine"]) == plan["engine"]}
     printed = {}
     for zone in {file["timeZone"] for file in plan["files"]}:
         rows = truth.of(plan["engine"], plan["url"], zone, list(columns.values()))

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 
 def of(engine, url, zone, columns):
-    return {"postgres": of_postgres, "mariadb": of_mariadb, "sqlite": of_sqlite}[engine](url, zone, columns)
+    clients = {"postgres": of_postgres, "mariadb": of_mariadb, "mysql": of_mariadb, "sqlite": of_sqlite}
+    return clients[engine](url, zone, columns)
 
 
 def said(command, statements, environment):

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::{
     canceling::{InProcess, WITHIN},
     harness::{
-        Api, MariaDb, PATIENCE, World,
+        Api, MariaDb, PATIENCE, World, mariadb,
         servers::{Bucket, S3},
         shop, until,
     },
@@ -84,10 +84,11 @@ async fn a_cancel_ends_the_queries_of_all_connections_to_postgres() {
 async fn a_cancel_ends_the_query_of_mariadb() {
     let mariadb = MariaDb::create().await;
     mariadb
-        .run(
+        .run(&format!(
             "CREATE TABLE numbers (n integer PRIMARY KEY); \
-             INSERT INTO numbers SELECT seq FROM seq_1_to_6000",
-        )
+             INSERT INTO numbers SELECT seq FROM {}",
+            mariadb::numbers(6_000)
+        ))
         .await;
     let mut world = World::sqlite();
     world.set("OUTPORT_CONNECTIONS_SHOP", &mariadb.url());

@@ -15,7 +15,7 @@ use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection, PgConnection};
 use crate::{
     canceling::InProcess,
     canceling_sources::copying,
-    harness::{Api, MariaDb, PATIENCE, World, shop, until},
+    harness::{Api, MariaDb, PATIENCE, World, mariadb, shop, until},
 };
 
 /// Rows in every committed state.
@@ -174,8 +174,9 @@ async fn a_file_of_mariadb_is_one_snapshot() {
         .run(&format!(
             "CREATE TABLE moving (code datetime, amount bigint PRIMARY KEY, note text, \
                organization_id char(36), KEY (code)); \
-             INSERT INTO moving SELECT '{INSTANT}', seq, REPEAT('x', 1000), '{}' FROM seq_1_to_{ROWS}",
-            shop::ORGANIZATION
+             INSERT INTO moving SELECT '{INSTANT}', seq, REPEAT('x', 1000), '{}' FROM {}",
+            shop::ORGANIZATION,
+            mariadb::numbers(ROWS)
         ))
         .await;
     let mut world = World::sqlite();

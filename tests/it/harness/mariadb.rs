@@ -1,4 +1,4 @@
-//! A MariaDB database of a test's own.
+//! A database of a test's own in MariaDB, or in MySQL where the tests are told to use it.
 
 use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection};
 
@@ -6,6 +6,15 @@ use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection};
 fn server() -> String {
     std::env::var("OUTPORT_TEST_MARIADB")
         .unwrap_or_else(|_| "mysql://root@127.0.0.1:3306/test".to_owned())
+}
+
+/// The numbers from 1 on, as MariaDB and MySQL read them: `seq` of this relation.
+pub fn numbers(rows: u64) -> String {
+    format!(
+        "(WITH RECURSIVE d (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM d WHERE n < 999) \
+          SELECT 1000 * a.n + b.n + 1 AS seq FROM d AS a JOIN d AS b ON a.n <= {rows} DIV 1000 \
+          WHERE 1000 * a.n + b.n < {rows}) AS numbers_from_one"
+    )
 }
 
 /// A fresh database; dropped at the end.
@@ -27,6 +36,13 @@ impl MariaDb {
         let mut url = url::Url::parse(&server()).expect("OUTPORT_TEST_MARIADB is a URL");
         url.set_path(&self.name);
         url.into()
+    }
+
+    /// Whether the server is MySQL itself.
+    pub async fn is_mysql(&self) -> bool {
+        let mut connection = MySqlConnection::connect(&server()).await.expect("a connection");
+        let version = sqlx::query_scalar::<_, String>("SELECT VERSION()");
+        !version.fetch_one(&mut connection).await.expect("a version").contains("MariaDB")
     }
 
     /// Runs statements.

@@ -48,7 +48,8 @@ impl Database {
     }
 
     pub async fn mariadb() -> Self {
-        let name = format!("outport_facade_{}", Uuid::now_v7().simple());
+        // MySQL's users have names of 32 characters at most.
+        let name = format!("outport_{}", &Uuid::now_v7().simple().to_string()[8..]);
         let database = Self::MariaDb(name);
         database.administer("CREATE DATABASE {} CHARACTER SET utf8mb4").await;
         database.administer("CREATE USER {}@'%' IDENTIFIED BY 'p%40ss'").await;

@@ -101,7 +101,10 @@ async fn mariadb_waits_for_a_slow_store_longer_than_it_would_by_itself() {
              CREATE TABLE orders (n integer PRIMARY KEY, organization_id char(36), \
                  code varchar(20), note text); \
              INSERT INTO orders SELECT seq, '{organization}', CONCAT('ORD-', seq), \
-                 REPEAT('x', {NOTE_BYTES}) FROM seq_1_to_{ROWS}; \
+                 REPEAT('x', {NOTE_BYTES}) FROM \
+               (WITH RECURSIVE d (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM d WHERE n < 999) \
+                SELECT 1000 * a.n + b.n + 1 AS seq FROM d AS a JOIN d AS b \
+                  ON a.n < {ROWS} DIV 1000) AS numbers; \
              SET @before = @@GLOBAL.net_write_timeout; SET GLOBAL net_write_timeout = 1"
         ),
     )
@@ -112,7 +115,7 @@ async fn mariadb_waits_for_a_slow_store_longer_than_it_would_by_itself() {
     run(&mut client, "DO SLEEP(3)").await;
     let waiting = sqlx::query(
         "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
-         WHERE DB = ? AND STATE = 'Writing to net'",
+         WHERE DB = ? AND STATE IN ('Writing to net', 'Sending to client')",
     )
     .bind(&database)
     .fetch_one(&mut client)
