@@ -1,12 +1,19 @@
 //! Runs: what each attempt was about to write, so that it can be cleaned up without listing.
 //!
 //! A run is due to be swept from the moment it ends without being the one its job names
-//! (`runs.sweep_due_at`), and again at the end of its job's retention.
+//! (`runs.sweep_due_at`), once more when what a slow store was still about must have ended, and a
+//! last time when its job expires.
+
+use std::time::Duration;
 
 use outport_domain::{id::JobId, object_key::ObjectKey};
 use sea_orm::{ConnectionTrait as _, EntityTrait as _};
 
-use crate::{Store, StoreError, Tx, entity::job, parts};
+use crate::{Store, StoreError, Tx, entity::job, instant, parts};
+
+/// How long after the first sweep the next one is: a store may carry out all the same what it was
+/// asked for and nobody waits for any more. Twice as long as a store is waited for.
+const BELATED: Duration = Duration::from_mins(20);
 
 /// Something a run may have left in the object store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +39,8 @@ pub struct Written {
 
 /// Objects and uploads that nobody needs: of superseded runs, of runs whose job ended without
 /// them, and files that are expired or deleted. Never the file of a COMPLETED job, never one
-/// of a run that still holds a lease. Each is offered until [`record_swept`], and once more at
-/// its job's expiry, because a late twin may write after the first sweep.
+/// of a run that still holds a lease. Each is offered until [`record_swept`], once more after 20
+/// minutes, and at its job's expiry: a slow store or a late twin may write after the first sweep.
 pub async fn leftovers(store: &Store, most: u32) -> Result<Vec<Leftover>, StoreError> {
     // The conditions on the job say again what `sweep_due_at` says already: a mistake here
     // would delete somebody's file.
@@ -78,10 +85,20 @@ pub async fn record_swept(tx: &mut Tx, leftover: &Leftover) -> Result<(), StoreE
     let now = tx.now().await?;
     let job = job::Entity::find_by_id(leftover.job.uuid()).one(tx.connection()).await?;
     // While the job lives its last sweep is not known; its end schedules it.
-    let again = job.and_then(|job| job.final_sweep_at).filter(|at| *at > now);
+    let last = job.and_then(|job| job.final_sweep_at);
+    let belated = now + instant::span(BELATED);
+    let second = last.is_none_or(|at| at > belated).then_some(belated);
+    let last = last.filter(|at| *at > now);
     tx.run(
-        "UPDATE runs SET swept_at = $1, sweep_due_at = $2 WHERE job_id = $3 AND run = $4",
-        [now.into(), again.into(), leftover.job.uuid().into(), (leftover.run as i32).into()],
+        "UPDATE runs SET sweep_due_at = CASE WHEN swept_at IS NULL THEN $1 ELSE $2 END, \
+         swept_at = $3 WHERE job_id = $4 AND run = $5",
+        [
+            second.or(last).into(),
+            last.into(),
+            now.into(),
+            leftover.job.uuid().into(),
+            (leftover.run as i32).into(),
+        ],
     )
     .await?;
     Ok(())
@@ -89,12 +106,8 @@ pub async fn record_swept(tx: &mut Tx, leftover: &Leftover) -> Result<(), StoreE
 
 /// Puts a leftover that could not be removed behind all others for `pause`, so that what cannot
 /// be removed never keeps the sweeper from what can.
-pub async fn postpone(
-    tx: &mut Tx,
-    leftover: &Leftover,
-    pause: std::time::Duration,
-) -> Result<(), StoreError> {
-    let later = tx.now().await? + crate::instant::span(pause);
+pub async fn postpone(tx: &mut Tx, leftover: &Leftover, pause: Duration) -> Result<(), StoreError> {
+    let later = tx.now().await? + instant::span(pause);
     tx.run(
         "UPDATE runs SET sweep_due_at = $1 WHERE job_id = $2 AND run = $3",
         [later.into(), leftover.job.uuid().into(), (leftover.run as i32).into()],

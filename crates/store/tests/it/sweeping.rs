@@ -21,6 +21,7 @@ on_both_engines!(
     a_completed_jobs_file_is_never_offered,
     superseded_runs_are_swept_twice,
     a_failed_jobs_object_is_offered_until_swept,
+    what_a_slow_store_completes_after_the_sweep_is_swept_soon,
     an_expired_file_is_swept_and_told_of,
     a_deleted_file_is_swept_and_swept_again_at_expiry,
     a_job_that_has_not_ended_keeps_its_file,
@@ -117,6 +118,22 @@ async fn a_failed_jobs_object_is_offered_until_swept(bench: Bench) {
     expire(&bench).await;
     assert_eq!(sweep(&bench).await, 1, "once more");
     assert_eq!(sweep(&bench).await, 0);
+}
+
+/// How many minutes are between two sweeps of the only run.
+async fn minutes_between(bench: &Bench) -> i64 {
+    bench.count("SELECT (sweep_due_at - swept_at) / 60000 FROM runs").await
+}
+
+async fn what_a_slow_store_completes_after_the_sweep_is_swept_soon(bench: Bench) {
+    let claim = bench.running(OrganizationId::new()).await;
+    jobs::record_object(&bench.store, &claim.fence, &key_of(&claim), None).await.expect("recorded");
+    bench.finish(&claim.fence, &abandoned()).await;
+    assert_eq!(sweep(&bench).await, 1);
+    assert_eq!(minutes_between(&bench).await, 20);
+    bench.force("UPDATE runs SET sweep_due_at = 1").await;
+    assert_eq!(sweep(&bench).await, 1);
+    assert!(minutes_between(&bench).await > 60, "when the job expires");
 }
 
 async fn an_expired_file_is_swept_and_told_of(bench: Bench) {
