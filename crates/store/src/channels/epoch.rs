@@ -1,9 +1,9 @@
 //! The generation of the store: numbers of another one mean nothing.
 //!
-//! On PostgreSQL it is bound to the server's identity, its timeline, the database and the table
-//! of channels, so what was restored from a dump, is a copy of a server that lives on, or has
-//! taken over from one, has an epoch of its own by itself: as soon as a process starts on it, or
-//! as a running one is connected to it. A SQLite file cannot be told from its copy: after a
+//! On PostgreSQL it is bound to the server's identity, its timeline, the database, the table of
+//! channels and the transaction that wrote it, so what was restored from a dump, is a copy of a
+//! server that lives on, or has taken over from one, has an epoch of its own by itself: as soon as
+//! a process starts on it, or as a running one is connected to it. A SQLite file cannot be told from its copy: after a
 //! restore, say `outport epoch new`.
 
 use sea_orm::{
@@ -15,12 +15,16 @@ use crate::{Engine, Store, StoreError, Tx};
 
 /// The timeline that is written, which names its files: the last checkpoint may be of the one
 /// before for minutes after a standby took over.
-const BINDING: &str = "SELECT concat_ws(':', system_identifier, \
+const BINDING: &str = "concat_ws(':', system_identifier, \
      CASE WHEN pg_is_in_recovery() THEN timeline_id ELSE \
        ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END, \
      (SELECT oid FROM pg_database WHERE datname = current_database()), \
-     'channels'::regclass::oid) AS bound_to \
-     FROM pg_control_system(), pg_control_checkpoint()";
+     'channels'::regclass::oid, ";
+
+/// Who writes an epoch's row. The row knows it by itself as well (`xmin`): a restore writes the
+/// row anew and changes the one, not the other.
+const WRITER: &str = "pg_current_xact_id()::xid";
+const WRITTEN_BY: &str = "(SELECT xmin FROM epochs ORDER BY created_at DESC, epoch DESC LIMIT 1)";
 
 /// The epoch, as an expression; NULL before the first.
 pub(super) const LATEST: &str =
@@ -42,8 +46,7 @@ pub async fn epoch(store: &Store) -> Result<String, StoreError> {
 pub async fn new_epoch(tx: &mut Tx) -> Result<String, StoreError> {
     let (connection, engine) = (tx.connection(), tx.engine());
     alone(connection, engine).await?;
-    let bound_to = binding(connection, engine).await?;
-    begin(connection, engine, bound_to).await
+    begin(connection, engine).await
 }
 
 /// Makes sure that the epoch is of this very database. Called at the start.
@@ -60,12 +63,12 @@ pub(crate) async fn recheck_epoch(pool: &DatabaseConnection) -> Result<(), Store
 
 async fn check(connection: &DatabaseTransaction, engine: Engine) -> Result<(), StoreError> {
     alone(connection, engine).await?;
-    let bound_to = binding(connection, engine).await?;
+    let bound_to = binding(connection, engine, WRITTEN_BY).await?;
     let latest = "SELECT bound_to FROM epochs ORDER BY created_at DESC, epoch DESC LIMIT 1";
     let row = connection.query_one_raw(engine.statement(latest, [])).await?;
     let known: Option<Option<String>> = row.map(|row| row.try_get("", "bound_to")).transpose()?;
-    if known != Some(bound_to.clone()) {
-        let epoch = begin(connection, engine, bound_to).await?;
+    if known != Some(bound_to) {
+        let epoch = begin(connection, engine).await?;
         tracing::info!(epoch, restored = known.is_some(), "a new epoch of the live stream begins");
     }
     Ok(())
@@ -82,19 +85,20 @@ async fn alone(connection: &DatabaseTransaction, engine: Engine) -> Result<(), S
 async fn binding(
     connection: &DatabaseTransaction,
     engine: Engine,
+    writer: &str,
 ) -> Result<Option<String>, StoreError> {
     if engine == Engine::Sqlite {
         return Ok(None);
     }
-    let row = connection.query_one_raw(engine.statement(BINDING, [])).await?;
+    let sql = format!(
+        "SELECT {BINDING}{writer}) AS bound_to FROM pg_control_system(), pg_control_checkpoint()"
+    );
+    let row = connection.query_one_raw(engine.statement(sql, [])).await?;
     Ok(row.map(|row| row.try_get("", "bound_to")).transpose()?)
 }
 
-async fn begin(
-    connection: &DatabaseTransaction,
-    engine: Engine,
-    bound_to: Option<String>,
-) -> Result<String, StoreError> {
+async fn begin(connection: &DatabaseTransaction, engine: Engine) -> Result<String, StoreError> {
+    let bound_to = binding(connection, engine, WRITER).await?;
     let epoch = Uuid::now_v7().simple().to_string();
     // After all others, whatever the clock of a restored server says.
     let sql = format!(

@@ -1,6 +1,10 @@
 //! What was restored, or took over, has an epoch of its own.
 
-use std::{path::PathBuf, process::Command, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use outport_contract::stream::{self, Channel, Scope};
 use outport_store::{
@@ -30,13 +34,21 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+fn dump(from: &StoreConfig, what: &str, file: &Path) {
+    run(program("pg_dump").args(["--no-owner", what, "--file"]).arg(file).arg(&from.url));
+}
+
+fn restore(file: &Path, to: &StoreConfig) {
+    let quiet = ["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", "--file"];
+    run(program("psql").args(quiet).arg(file).arg(&to.url));
+}
+
 /// Copies a database as people do who restore a backup.
 fn dump_and_restore(from: &StoreConfig, to: &StoreConfig) {
     let folder = tempfile::tempdir().expect("a folder");
-    let dump = folder.path().join("dump.sql");
-    run(program("pg_dump").args(["--no-owner", "--file"]).arg(&dump).arg(&from.url));
-    let quiet = ["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", "--file"];
-    run(program("psql").args(quiet).arg(&dump).arg(&to.url));
+    let file = folder.path().join("dump.sql");
+    dump(from, "--format=plain", &file);
+    restore(&file, to);
 }
 
 #[tokio::test]
@@ -64,6 +76,31 @@ async fn a_database_that_was_restored_from_a_dump_has_its_own_epoch() {
     assert_ne!(after, before);
     // It would have got another second event than the one that it may have seen.
     assert!(matches!(asked, Ok(Replayed::Resync(page)) if page.epoch == after && page.head == 2));
+}
+
+/// The tables stay the same ones; nothing but who wrote the row tells of the restore.
+#[tokio::test]
+async fn a_database_whose_data_alone_was_put_back_has_its_own_epoch() {
+    bench::run(Engine::Postgres, async |bench| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("data.sql");
+        let job = Uuid::now_v7();
+        append(&bench.store, job).await;
+        let before = channels::epoch(&bench.store).await.expect("an epoch");
+        bench.force("VACUUM (FULL, FREEZE) epochs").await;
+        bench.store.migrate().await.expect("a restart");
+        assert_eq!(channels::epoch(&bench.store).await.expect("an epoch"), before, "the same row");
+        dump(&bench.config, "--data-only", &file);
+        append(&bench.store, job).await;
+        let empty = "DO $$ BEGIN EXECUTE (SELECT 'TRUNCATE ' || string_agg(oid::regclass::text, ', ') \
+             FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace); END $$";
+        bench.force(empty).await;
+        restore(&file, &bench.config);
+        bench.store.migrate().await.expect("a restart");
+        let asked = channels::replay(&bench.store, &Channel::Job(job), 1, Some(&before), 10).await;
+        assert!(matches!(asked, Ok(Replayed::Resync(page)) if page.epoch != before));
+    })
+    .await;
 }
 
 /// Behind a running process another server takes over: it is told by what the epoch is bound to.
