@@ -31,7 +31,7 @@ use column::Column;
 
 /// Bytes of values held back for a row group: readers like them large, and the memory of one
 /// export is bounded.
-const GROUP_BYTES: usize = 8 * 1024 * 1024;
+const GROUP_BYTES: usize = 6 * 1024 * 1024;
 
 /// Bytes of the distinct values of a column in a row group. A column with more of them is hardly
 /// worth a dictionary, which takes several times as much memory.

@@ -107,7 +107,7 @@ fn many_rows_are_several_row_groups_in_their_order() {
     });
     let encoded = encode_batches(&spec, batches).expect("encodable");
     let seen = read_back(&spec, &encoded.bytes);
-    assert_eq!(seen.about["groups"], 3);
+    assert_eq!(seen.about["groups"], 4);
     assert_eq!(seen.rows.len(), 400_000);
     for (at, row) in seen.rows.iter().enumerate() {
         assert_eq!(row[0], format!("int:{at}"));
