@@ -9,7 +9,7 @@ use outport_contract::{
     job_event::Integrity,
     key::{MasterKey, STORAGE_ENCRYPTION},
     key_ring::KeyRing,
-    sealed::{CHUNK_BYTES, Sealer},
+    sealed::{CHUNK_BYTES, HEADER_BYTES, Sealer},
 };
 use outport_domain::{
     job::{ExportJob, FinishedFile, Protection, Warnings},
@@ -161,7 +161,27 @@ async fn a_sealed_file_that_is_not_as_it_was_is_refused_before_it_begins_or_brea
         answer.bytes().await
     };
     assert!(download.await.is_err(), "the connection must break");
+    replace(world, &file, flipped(HEADER_BYTES + CHUNK_BYTES + 16)).await;
+    who_asks_for_the_rest_is_told(world, &job).await;
     world.assert_alive().await;
+}
+
+/// The second chunk is damaged: what is left of the first arrives, though little of it, and after
+/// that the answer says why there is no more.
+async fn who_asks_for_the_rest_is_told(world: &World, job: &ExportJob) {
+    let from = |start: usize| {
+        world.get(&path(job)).header(header::RANGE, format!("bytes={start}-")).send()
+    };
+    let start = CHUNK_BYTES - 10;
+    let mut answer = from(start).await.expect("an answer");
+    assert_eq!(answer.status(), 206);
+    let mut given = Vec::new();
+    while let Ok(bytes) = answer.chunk().await {
+        given.extend_from_slice(&bytes.expect("it must break off before its end"));
+    }
+    assert_eq!(given, plaintext()[start..CHUNK_BYTES]);
+    let (status, problem) = json(from(CHUNK_BYTES).await.expect("an answer")).await;
+    assert_eq!((status.as_u16(), &problem["code"]), (500, &"FILE_DAMAGED".into()));
 }
 
 async fn a_file_whose_form_is_not_the_one_that_the_job_says_is_refused(world: &World) {

@@ -58,9 +58,17 @@ impl Reading {
         };
         let stream = begun.map_err(|error| self.refused(&error))?;
         let reading = self.clone();
-        let watched = stream.inspect(move |chunk| {
-            if let Err(error) = chunk {
+        let watched = stream.then(move |chunk| {
+            if let Err(error) = &chunk {
                 reading.request.in_scope(|| reading.tell(error, "a download broke off"));
+            }
+            async {
+                if chunk.is_err() {
+                    // What is not sent yet is dropped at an error. Who asks for the rest must get
+                    // further each time, or it never comes to where it is told what is wrong.
+                    tokio::task::yield_now().await;
+                }
+                chunk
             }
         });
         Ok(watched.boxed())
