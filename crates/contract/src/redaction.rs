@@ -136,6 +136,26 @@ mod tests {
             "[redacted] or [redacted] and more",
         ),
         (
+            "AWS_SECRET_ACCESS_KEY=a b, api_key=c and access-key-id=d",
+            "AWS_SECRET_ACCESS_KEY=[redacted] b, api_key=[redacted] and access-key-id=[redacted]",
+        ),
+        (
+            "password: hunter3, X-Api-Key: b, apikey: c; client_secret : d",
+            "password: [redacted] X-Api-Key: [redacted] apikey: [redacted] client_secret : [redacted]",
+        ),
+        ("Cookie: session=a; b=c\nnext", "Cookie: [redacted]\nnext"),
+        (
+            "key -----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY----- read",
+            "key [redacted] read",
+        ),
+        ("-----BEGIN PRIVATE KEY-----\nMIIE", "[redacted]"),
+        (
+            "AKIAIOSFODNN7EXAMPLE and ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+            "[redacted] and [redacted]",
+        ),
+        ("dsn user:pw@tcp(db:3306)/shop", "dsn [redacted]"),
+        ("at //user:pw@db/shop", "at //[redacted]"),
+        (
             "connection to server at \"db.internal\" (10.0.0.7), port 5432 failed",
             "connection to server at \"[redacted]\" ([redacted]), port 5432 failed",
         ),

@@ -1,4 +1,5 @@
-//! The rules beyond the contract's: IPv6, `name=value` pairs, and the values that drivers quote.
+//! The rules beyond the contract's: IPv6, secrets by their name or their form, and the values that
+//! drivers quote.
 
 use std::{net::Ipv6Addr, sync::LazyLock};
 
@@ -16,14 +17,27 @@ static IPV6: LazyLock<Regex> = LazyLock::new(|| {
     .expect("the pattern is a constant")
 });
 
-static RULES: LazyLock<[Rule; 14]> = LazyLock::new(|| {
+/// `name: value`, where the name says that the value is a secret.
+static NAMED: LazyLock<Regex> = LazyLock::new(|| {
+    let names = "password|passwd|pwd|passphrase|secret|token|credentials?";
+    let keys = "(?:api|access|private|secret|signing|encryption)[ _-]?key";
+    Regex::new(&format!(r"(?i)\b([\w-]*(?:{names}|{keys})[\w-]*\s*:\s*)(\S+)"))
+        .expect("the pattern is a constant")
+});
+
+static RULES: LazyLock<[Rule; 18]> = LazyLock::new(|| {
     [
+        // Keys and certificates in PEM, to the end of the text where the end is missing.
+        Rule::new(r"(?s)-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|$)", "[redacted]"),
+        // A user with a password before a host, as in URLs without a scheme.
+        Rule::new(r"[^\s:/@]+:[^\s/@]+@\S+", "[redacted]"),
+        Rule::new(r"(?i)\b((?:set-)?cookie\s*:\s*)[^\r\n]+", "${1}[redacted]"),
         // Connection strings: host=…, user=…, password=… and the names they go by elsewhere.
         // A value is the whole run to white space, as in `host=a,b`, quoted or not.
         Rule::new(
             concat!(
-                r"(?i)\b(\w*(?:host|hostaddr|hostname|server|user|username|user id|uid|password|passwd|pwd|secret|token)",
-                r"\s*=\s*)",
+                r"(?i)\b([\w-]*(?:host|hostaddr|hostname|server|user|username|user id|uid|password|passwd|pwd|passphrase|secret|token",
+                r"|(?:api|access|private|secret|signing|encryption)[_-]?key(?:[_-]?id)?)\s*=\s*)",
                 r#"(?:'(?s:[^'\\]|''|\\.)*'?|"(?s:[^"\\]|\\.)*"?|\S)\S*"#,
             ),
             "${1}[redacted]",
@@ -34,6 +48,14 @@ static RULES: LazyLock<[Rule; 14]> = LazyLock::new(|| {
         // API tokens, tickets, JWTs.
         Rule::new(
             r"\b(?:op[tk]_[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*)",
+            "[redacted]",
+        ),
+        // Those of AWS, GitHub, GitLab, Slack and Stripe.
+        Rule::new(
+            concat!(
+                r"\b(?:(?:AKIA|ASIA)[A-Z0-9]{16}|(?:gh[opsur]_|github_pat_|glpat-|xox[a-z]-|sk_live_|sk_test_|sk-)",
+                r"[A-Za-z0-9_-]{16,})",
+            ),
             "[redacted]",
         ),
         // PostgreSQL and MySQL name who and where in quotes.
@@ -74,11 +96,21 @@ static RULES: LazyLock<[Rule; 14]> = LazyLock::new(|| {
 
 /// Applies our rules to a text that has passed the contract's.
 pub(super) fn redact(text: &str) -> String {
-    let mut text = without_ipv6(text);
+    let mut text = without_named(&without_ipv6(text));
     for rule in RULES.iter() {
         text = rule.apply(&text).into_owned();
     }
     text
+}
+
+fn without_named(text: &str) -> String {
+    NAMED
+        .replace_all(text, |found: &Captures| {
+            // MySQL says no more than whether there was one.
+            let is_said = ["YES)", "NO)"].contains(&&found[2]);
+            format!("{}{}", &found[1], if is_said { &found[2] } else { REDACTED })
+        })
+        .into_owned()
 }
 
 fn without_ipv6(text: &str) -> String {
