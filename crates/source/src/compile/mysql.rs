@@ -305,6 +305,11 @@ impl Dialect for MySql {
                 let own = own(&pattern, charset, collation);
                 format!("{column} LIKE {own} ESCAPE '!' AND {exact}")
             }
+            // Of bytes that are no text there is no text to compare; of those of UTF-8, what is in
+            // one is in the other.
+            Family::Binary if !ignore_case => {
+                format!("{column} LIKE CAST({pattern} AS BINARY) ESCAPE '!'")
+            }
             _ => exact,
         })
     }

@@ -68,6 +68,7 @@ fn may_be_told(number: u16) -> bool {
             | 1044..=1046
             | 1049
             | 1051..=1054
+            | 1060
             | 1064
             | 1066
             | 1072
@@ -237,7 +238,7 @@ mod tests {
 
     #[test]
     fn errors_about_data_are_told_by_number_alone() {
-        for number in [0, 1105, 1139, 1292, 1366, 1525, 1644, 1690, 3140, 3141, 4038] {
+        for number in [0, 1062, 1105, 1139, 1292, 1366, 1525, 1644, 1690, 3140, 3141, 4038] {
             assert!(!may_be_told(number), "{number}");
             let made = by_number(number, "22003", None, Stage::Rows);
             assert!(made.message.contains(&format!("(error {number}, SQLSTATE 22003)")), "{made}");

@@ -59,6 +59,18 @@ async fn texts_are_equal_when_their_characters_are() {
                 assert_eq!(passing(world, "t", name, Text, test).await, ids, "{told}");
             }
         }
+        world.run("INSERT INTO t (id, bytes) VALUES (6, x'61ff62'), (7, x'25215f')").await;
+        let like = |place, text: &str| Test::Like { place, text: text.into(), ignore_case: false };
+        for (test, ids) in [
+            (like(Place::Start, "a"), "6"),
+            (like(Place::Anywhere, "b"), "6"),
+            (like(Place::End, "b"), "6"),
+            (like(Place::Start, "%!_"), "7"),
+            (like(Place::Anywhere, "é"), "3"),
+        ] {
+            let told = format!("bytes that are no text: {test:?}");
+            assert_eq!(passing(world, "t", "bytes", Text, test).await, ids, "{told}");
+        }
         // Beyond the character set of the column a range is still a range.
         let above =
             Test::Range { from: Some(Bound { value: text("b€"), inclusive: true }), to: None };
