@@ -24,6 +24,8 @@ EVENTS = {"job.completed", "job.failed"}
 JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 DIGITS = re.compile(r"[0-9a-f]{64}")
 CHUNK = 64 * 1024
+# Seconds for which Outport may be silent.
+PATIENCE = 60
 
 
 class Refused(Exception):
@@ -257,7 +259,7 @@ class Consumer:
         if start:
             request.add_header("Range", f"bytes={start}-")
         try:
-            answer = urllib.request.urlopen(request)
+            answer = urllib.request.urlopen(request, timeout=PATIENCE)
         except urllib.error.HTTPError as error:
             code = code_of(error)
             if error.code in (404, 410):
@@ -284,6 +286,7 @@ def main():
     channel.basic_qos(prefetch_count=1)
     channel.basic_consume(os.environ["QUEUE"], consumer.take)
     channel.start_consuming()
+    sys.exit("the broker closed the queue")
 
 
 if __name__ == "__main__":

@@ -97,7 +97,9 @@ impl Consumer {
         let seen = rusqlite::Connection::open(folder.join("seen.db"))?;
         seen.execute_batch("CREATE TABLE IF NOT EXISTS seen (event TEXT PRIMARY KEY)")?;
         let (url, token) = (env::var("OUTPORT_URL")?, env::var("OUTPORT_TOKEN")?);
-        Ok(Self { keys, verifier, outport: reqwest::Client::new(), url, token, folder, seen })
+        // For so long Outport may be silent.
+        let outport = reqwest::Client::builder().read_timeout(Duration::from_secs(60)).build()?;
+        Ok(Self { keys, verifier, outport, url, token, folder, seen })
     }
 
     /// Does what a message asks for, and says what was done.

@@ -134,7 +134,7 @@ function member(value: unknown, ...names: string[]): unknown {
 
 /** Whether a JSON value is a whole number from 0 on. */
 function isCount(value: unknown): value is number {
-  return Number.isInteger(value) && (value as number) >= 0;
+  return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
 /** What a body tells of the job that it is signed for. */
