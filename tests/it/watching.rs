@@ -107,6 +107,45 @@ async fn an_end_that_another_producer_tells_of_is_not_believed() {
 }
 
 #[tokio::test]
+async fn what_another_producer_tells_moves_no_terminal() {
+    let world = World::postgres().await;
+    let (api, job) = requested(&world).await;
+    let channel = format!("job:{job}");
+    let ask = |arguments: &[&str]| ask(&world, &[api.access().0], api.access().1, arguments);
+    let (watch, watch_json) = (ask(&["watch", &job]), ask(&["watch", &job, "--json"]));
+    for watch in [&watch, &watch_json] {
+        until("it watches", PATIENCE, async || (!watch.said().is_empty()).then_some(())).await;
+    }
+    let data = json!({
+        "state": "failed", "code": "\u{1b}[2J", "message": "a\r\nok\u{7f}\u{9b}31m\u{202e}\u{2066}é",
+    });
+    let told = json!({ "scope": { "job": &job }, "type": "job.failed", "data": &data });
+    let (status, answer) = api.try_post("/v1/channels/events", &told).await.expect("an answer");
+    assert_eq!(status, 201, "{answer}");
+    let tail = ask(&["events", "tail", &channel, "--after", "0"]);
+    let tail_json = ask(&["events", "tail", &channel, "--after", "0", "--json"]);
+    for command in [&watch, &watch_json, &tail, &tail_json] {
+        let line = until("it is told", PATIENCE, async || {
+            let said = command.said();
+            let line = said.lines().find(|line| line.contains("failed") && line.contains('é'));
+            line.filter(|_| said.ends_with('\n')).map(str::to_owned)
+        })
+        .await;
+        let acted_on = |it: char| it.is_control() || matches!(it, '\u{202e}' | '\u{2066}');
+        assert!(!line.contains(acted_on), "{line:?}");
+        let event: Option<Value> =
+            line.find('{').and_then(|at| serde_json::from_str(&line[at..]).ok());
+        match event {
+            Some(event) => assert!(event == data || event["event"]["data"] == data, "{line}"),
+            None => assert_eq!(
+                line,
+                r"failed: \u{1b}[2J (a\u{d}\u{a}ok\u{7f}\u{9b}31m\u{202e}\u{2066}é)"
+            ),
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_channel_is_printed_as_it_grows() {
     let world = World::sqlite();
     let api = world.all_in_one().await;

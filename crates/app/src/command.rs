@@ -28,6 +28,7 @@ mod events;
 mod keys;
 mod resource;
 mod server;
+mod terminal;
 pub(crate) mod token;
 mod verify;
 mod watch;
@@ -143,6 +144,11 @@ enum Failure {
 }
 
 impl Failure {
+    /// What a server said is one line, whatever is in it.
+    fn of_server(said: &impl std::fmt::Display) -> Self {
+        Self::Failed(terminal::text(&said.to_string()))
+    }
+
     /// Whether the command line or the configuration is wrong.
     const fn is_of_the_caller(&self) -> bool {
         matches!(self, Self::Config(_) | Self::Start(StartError::Config(_)) | Self::Usage(_))
@@ -187,7 +193,7 @@ pub fn main(program: Program) -> ExitCode {
 
 fn report(failure: &Failure) -> ExitCode {
     // Nothing is left to do when even standard error is closed.
-    drop(writeln!(std::io::stderr(), "outport: {failure}"));
+    drop(writeln!(std::io::stderr(), "outport: {}", terminal::lines(&failure.to_string())));
     if failure.is_of_the_caller() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 

@@ -13,6 +13,7 @@ use outport_relay::broker::Unusable;
 use super::{
     Failure,
     resource::{self, answered, patience},
+    terminal,
 };
 use crate::{
     config::Config,
@@ -116,7 +117,7 @@ struct Report {
 
 impl Report {
     fn note(&mut self, text: &str) -> std::io::Result<()> {
-        writeln!(self.out, "note  {text}")
+        writeln!(self.out, "note  {}", terminal::lines(text))
     }
 
     fn line(&mut self, what: &str, result: Result<(), String>) -> std::io::Result<()> {
@@ -124,7 +125,7 @@ impl Report {
             Ok(()) => writeln!(self.out, "ok    {what}"),
             Err(error) => {
                 self.failed = true;
-                writeln!(self.out, "FAIL  {what}: {error}")
+                writeln!(self.out, "FAIL  {what}: {}", terminal::lines(&error))
             }
         }
     }

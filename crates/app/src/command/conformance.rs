@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use outport_client::conformance::{self, KitConfig, Outcome, Verdict};
 use uuid::Uuid;
 
-use super::{Failure, server::Token};
+use super::{Failure, server::Token, terminal};
 
 #[derive(Subcommand)]
 pub(super) enum ConformanceCommand {
@@ -83,14 +83,14 @@ pub(super) async fn run(command: ConformanceCommand) -> Result<ExitCode, Failure
 
 fn tell(out: &mut Stdout, outcome: &Outcome, json: bool) -> std::io::Result<()> {
     if json {
-        writeln!(out, "{}", serde_json::json!(outcome))?;
+        writeln!(out, "{}", terminal::json(&serde_json::json!(outcome).to_string()))?;
     } else {
         let (word, why) = match &outcome.verdict {
             Verdict::Pass => ("pass", None),
             Verdict::Fail(why) => ("FAIL", Some(why)),
             Verdict::NotApplicable(why) => ("n/a ", Some(why)),
         };
-        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+        let why = why.map(|why| format!(": {}", terminal::text(why))).unwrap_or_default();
         writeln!(out, "{word}  {:<12}  {}{why}", outcome.rule, outcome.case)?;
     }
     out.flush()

@@ -12,7 +12,8 @@ use outport_contract::stream::Channel;
 
 use super::{
     Failure,
-    server::{Server, line},
+    server::{Server, again, line},
+    terminal,
 };
 
 #[derive(Subcommand)]
@@ -52,7 +53,7 @@ pub(super) async fn run(command: EventsCommand) -> Result<ExitCode, Failure> {
         }
         out.flush()?;
         if let Item::Ended { channel, end } = item {
-            return Err(Failure::Failed(format!("{channel}: {end}")));
+            return Err(Failure::of_server(&format!("{channel}: {end}")));
         }
     }
     Ok(ExitCode::FAILURE)
@@ -63,17 +64,15 @@ fn tell(out: &mut Stdout, item: &Item) -> std::io::Result<()> {
         Item::Event(told) => {
             let event = &told.event;
             let sequence = event.sequence.unwrap_or_default();
-            let (time, data) = (event.time.text(), event.data.get());
-            writeln!(out, "{sequence}  {time}  {}  {data}", event.event_type)
+            let (time, name) = (event.time.text(), terminal::text(&event.event_type));
+            writeln!(out, "{sequence}  {time}  {name}  {}", terminal::json(event.data.get()))
         }
         Item::Snapshot(taken) => {
             let why = taken.reason.map(|reason| reason.to_string()).unwrap_or_default();
             let sequence = taken.snapshot.sequence;
             writeln!(out, "events before {sequence} may be missing: {why}")
         }
-        Item::Reconnecting { delay, why } => {
-            writeln!(std::io::stderr(), "again in {} ms: {why}", delay.as_millis())
-        }
+        Item::Reconnecting { delay, why } => again(*delay, why),
         // The caller ends with it.
         Item::Ended { .. } => Ok(()),
     }

@@ -12,7 +12,7 @@ use clap::Subcommand;
 use futures::{Stream, StreamExt as _, stream::FuturesOrdered};
 use outport_domain::{resource::Resource, spec::Catalogue};
 
-use super::Failure;
+use super::{Failure, terminal};
 use crate::{config::Config, process};
 use compare::{Databases, Report, Weight};
 
@@ -89,7 +89,7 @@ pub(super) async fn check(
                 "{:<5} resource {resource:<resources$}  {member:<members$}  {text}",
                 weight.name()
             );
-            writeln!(out, "{}", line.trim_end())?;
+            writeln!(out, "{}", terminal::lines(line.trim_end()))?;
             fits &= *weight != Weight::Fault;
         }
     }

@@ -1,12 +1,14 @@
 //! Commands that ask a running server, as any client does: over its API, with a token.
 
+use std::{io::Write as _, time::Duration};
+
 use clap::Args;
 use outport_client::{Client, Item};
 use outport_contract::stream::{Channel, StreamEvent};
 use serde::Serialize;
 use serde_json::json;
 
-use super::Failure;
+use super::{Failure, terminal};
 
 /// Which server, and who asks.
 #[derive(Args)]
@@ -50,7 +52,7 @@ pub(super) fn line(item: &Item) -> String {
                 event: &told.event,
                 first_time: told.first_time,
             };
-            return serde_json::to_string(&told).expect("it came as JSON");
+            return terminal::json(&serde_json::to_string(&told).expect("it came as JSON"));
         }
         Item::Snapshot(taken) => {
             let snapshot = &taken.snapshot;
@@ -63,7 +65,13 @@ pub(super) fn line(item: &Item) -> String {
         }
         Item::Ended { channel, end } => json!({"channel": channel, "ended": end.to_string()}),
     };
-    said.to_string()
+    terminal::json(&said.to_string())
+}
+
+/// Says that the server is asked again, and why.
+pub(super) fn again(delay: Duration, why: &str) -> std::io::Result<()> {
+    let (delay, why) = (delay.as_millis(), terminal::text(why));
+    writeln!(std::io::stderr(), "again in {delay} ms: {why}")
 }
 
 #[derive(Serialize)]

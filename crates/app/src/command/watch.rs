@@ -14,7 +14,8 @@ use uuid::Uuid;
 
 use super::{
     Failure,
-    server::{Server, line},
+    server::{Server, again, line},
+    terminal,
 };
 
 /// Columns of the bar.
@@ -43,7 +44,7 @@ pub(super) async fn run(arguments: WatchArguments) -> Result<ExitCode, Failure> 
             Item::Event(told) => Seen::of_event(&told.event),
             Item::Snapshot(taken) => Seen::of_snapshot(&taken.snapshot),
             Item::Reconnecting { .. } => None,
-            Item::Ended { end, .. } => return Err(Failure::Failed(end.to_string())),
+            Item::Ended { end, .. } => return Err(Failure::of_server(&end)),
         };
         screen.show(&item, seen.as_ref())?;
         if seen.is_some_and(|seen| seen.ended.is_some()) {
@@ -67,7 +68,7 @@ async fn ended(client: &Client, channel: &Channel) -> Result<Option<bool>, Failu
             Err(error) => error,
         };
         if error.status().is_some_and(|status| status < 500 && status != 429) {
-            return Err(Failure::Failed(error.to_string()));
+            return Err(Failure::of_server(&error));
         }
         tokio::time::sleep(backoff.delay(tries, error.retry_after())).await;
         tries += 1;
@@ -182,14 +183,14 @@ impl Screen {
         }
         if let Item::Reconnecting { delay, why } = item {
             self.wipe()?;
-            return writeln!(std::io::stderr(), "again in {} ms: {why}", delay.as_millis());
+            return again(*delay, why);
         }
         let Some(seen) = seen else { return Ok(()) };
         let bar = seen.progress.as_ref().and_then(Progress::bar);
         let is_progress = seen.what.ends_with(" progress");
         if !is_progress {
             self.wipe()?;
-            writeln!(self.out, "{}", seen.what)?;
+            writeln!(self.out, "{}", terminal::text(&seen.what))?;
         }
         if let Some(bar) = bar.filter(|_| self.is_terminal && seen.ended.is_none()) {
             self.wipe()?;
@@ -217,7 +218,7 @@ impl Screen {
 impl Progress {
     /// `generate [######------] 20 % 500 of 2500`, or without a total `generate 500`.
     fn bar(&self) -> Option<String> {
-        let (stage, done) = (self.stage.as_deref()?, self.done?);
+        let (stage, done) = (terminal::text(self.stage.as_deref()?), self.done?);
         let Some(total) = self.total.filter(|total| *total > 0) else {
             return Some(format!("{stage} {done}"));
         };
