@@ -13,11 +13,12 @@ use outport_contract::{
     digest::Sha256Digest,
     job_event::{InvalidMetadata, Metadata},
 };
-use serde_json::value::RawValue;
+use serde_json::{Value, json, value::RawValue};
 
 use crate::{
     canonical,
     column::ColumnType,
+    connection::Connection,
     json::{FieldCode, FieldErrors, JsonType, array, join, object, string, type_of},
     limits::fixed,
     selection::{ColumnRef, Predicate, Relation, Selection},
@@ -51,6 +52,23 @@ pub struct DataRequest {
     pub metadata: String,
     /// What the request is: the same for every spelling of it, with its metadata.
     pub identity: Sha256Digest,
+}
+
+impl DataRequest {
+    /// The identity together with where the request's stored connections lead now: another one
+    /// once a connection is another, of another product, or no longer
+    /// [reads like](Connection::reads_like) before.
+    pub fn identity_with(&self, stored: &[Connection]) -> Sha256Digest {
+        let mut stored: Vec<&Connection> = stored.iter().collect();
+        stored.sort_by(|one, other| one.name.cmp(&other.name));
+        let place = |one: &&Connection| {
+            let Connection { name, product, host, port, database, username, schema, .. } = *one;
+            let (id, kind) = (one.id.to_string(), one.kind.name());
+            json!([name, id, product, kind, host, port, database, username, schema])
+        };
+        let places: Value = stored.iter().map(place).collect();
+        Sha256Digest::of(format!("{}{places}", self.identity).as_bytes())
+    }
 }
 
 /// What is read of one table.

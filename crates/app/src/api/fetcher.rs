@@ -92,7 +92,8 @@ pub fn whole_caller(caller: Authorized, permission: Permission) -> Result<Caller
 
 /// Asks for tables of connections as one JSON result.
 ///
-/// The same request within five minutes, or while its job has not ended, is the same job: 200.
+/// The same request within five minutes, or while its job has not ended, is the same job: 200,
+/// unless one of its connections is another by now or leads elsewhere.
 #[utoipa::path(post, path = "/v1/fetcher", tag = "fetcher", security(("bearer" = ["fetcher:run"])),
     params(("X-Product-Name" = Option<String>, Header, description = "The product that the connections must be of")),
     request_body(content = DataRequestBody, content_type = "application/json"),
@@ -135,11 +136,12 @@ async fn submit(
     request: &DataRequest,
     mut job: NewJob,
 ) -> Result<Submitted, Refusal> {
-    let (organization, identity) = (job.scope.organization, request.identity.0);
+    let organization = job.scope.organization;
     let names: Vec<&str> = request.connections.keys().map(String::as_str).collect();
     for _ in 0..LOOKS {
         let seen = connections::find_by_names(&state.store, organization, &names).await?;
         product.check_all(&seen)?;
+        let identity = request.identity_with(&seen).0;
         if let Some(known) = fetcher::known_job(&state.store, organization, identity).await? {
             return Ok(Submitted::Repeated(known));
         }

@@ -207,6 +207,71 @@ async fn a_job_is_of_the_products_of_its_connections_when_it_was_accepted() {
 }
 
 #[tokio::test]
+async fn the_same_request_is_the_same_job_while_its_connection_leads_to_the_same_place() {
+    World::on_sqlite(options(), async |world| {
+        let (shop, other) = (Database::postgres().await, Database::postgres().await);
+        let base = "/v1/management/connections";
+        let send = async |method: Method, path: &str, product: &str, body: &Value| {
+            let request = world.request(method, path).header("content-type", "application/json");
+            said(request.header("x-product-name", product).body(body.to_string())).await
+        };
+        let store_for = async |product: &str| {
+            let body = shop.connection("shop");
+            let (status, answer) = send(Method::POST, base, product, &body).await;
+            assert_eq!(status, 201, "{answer}");
+            format!("{base}/{}", answer["id"].as_str().expect("an id"))
+        };
+        // Ended at once, so that its connection may be changed.
+        let ask = async |product: &str| {
+            let (status, answer) =
+                send(Method::POST, "/v1/fetcher", product, &all_of("orders")).await;
+            let id = answer["jobId"].as_str().expect("an id").to_owned();
+            let path = format!("/v1/fetcher/{id}");
+            assert_eq!(send(Method::GET, &path, product, &json!({})).await.0, 200);
+            if status == 202 {
+                let cancel = format!("{path}/cancel");
+                assert_eq!(send(Method::POST, &cancel, product, &json!({})).await.0, 202);
+            }
+            (status, id)
+        };
+        let connection = store_for("alpha").await;
+        let (status, first) = ask("alpha").await;
+        assert_eq!(status, 202);
+        for how in [
+            json!({"password": "new"}),
+            json!({"ssl": {"mode": "disable"}, "metadata": {"owner": "us"}}),
+        ] {
+            assert_eq!(send(Method::PATCH, &connection, "alpha", &how).await.0, 200, "{how}");
+            assert_eq!(ask("alpha").await, (200, first.clone()), "{how}");
+        }
+        for place in [
+            json!({"databaseName": other.name()}),
+            json!({"schema": "public"}),
+            json!({"host": "localhost"}),
+        ] {
+            assert_eq!(send(Method::PATCH, &connection, "alpha", &place).await.0, 200, "{place}");
+            assert_eq!(ask("alpha").await.0, 202, "{place}");
+        }
+        let back = json!({"databaseName": shop.name(), "schema": null, "host": "127.0.0.1"});
+        assert_eq!(send(Method::PATCH, &connection, "alpha", &back).await.0, 200);
+        assert_eq!(ask("alpha").await, (200, first), "where it led before");
+
+        let gone = world.request(Method::DELETE, &connection).send().await.expect("an answer");
+        assert_eq!(gone.status(), 204);
+        let connection = store_for("beta").await;
+        let (status, betas) = ask("beta").await;
+        assert_eq!((status, ask("beta").await), (202, (200, betas)), "of another product");
+        let renamed = json!({"configName": "other"});
+        assert_eq!(send(Method::PATCH, &connection, "beta", &renamed).await.0, 200);
+        store_for("beta").await;
+        assert_eq!(ask("beta").await.0, 202, "another of the same name and product");
+        shop.gone().await;
+        other.gone().await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn only_who_may_read_everything_may_ask() {
     World::on_sqlite(options(), async |world| {
         let ask = async |token: String| {
