@@ -8,7 +8,10 @@ mod denied;
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 pub use ipnet::IpNet;
-use outport_contract::{credentials, key_ring::KeyRing};
+use outport_contract::{
+    credentials,
+    key_ring::{KeyRing, UnknownKey},
+};
 use outport_domain::{
     connection::{Connection, ConnectionKind, TlsMode},
     failure::{Disposition, Failure, FailureCode},
@@ -59,6 +62,17 @@ impl Secrets {
         let tls_key = text.tls_key.map(Zeroizing::new);
         Ok(Self { password: Zeroizing::new(text.password), tls_key })
     }
+
+    /// Those of a stored connection.
+    pub fn of(keys: &KeyRing, connection: &Connection) -> Result<Self, Unusable> {
+        let name = || connection.name.clone();
+        Self::open(keys, connection.id, &connection.credentials).map_err(|error| match error {
+            credentials::NotOpened::UnknownKey(UnknownKey { version }) => {
+                Unusable::UnknownKey(name(), version)
+            }
+            error => Unusable::Credentials(name(), error),
+        })
+    }
 }
 
 /// Why a connection cannot be used. Safe to show.
@@ -73,6 +87,11 @@ pub enum Unusable {
     /// Its host has no address.
     #[error("the host of connection '{0}' cannot be found")]
     NoHost(String),
+    /// Its secrets are encrypted with a key of this version, which is not in the ring.
+    #[error(
+        "the credentials of connection '{0}' are sealed with key {1}, which this service lacks"
+    )]
+    UnknownKey(String, u16),
     /// Its secrets cannot be decrypted.
     #[error("the credentials of connection '{0}' cannot be decrypted")]
     Credentials(String, #[source] credentials::NotOpened),
@@ -88,7 +107,9 @@ impl From<&Unusable> for Failure {
                 (FailureCode::SourceUnreachable, Disposition::Abandon)
             }
             Unusable::NoHost(_) => (FailureCode::SourceUnreachable, Disposition::Retry),
-            Unusable::Credentials(..) => (FailureCode::Internal, Disposition::Abandon),
+            Unusable::UnknownKey(..) | Unusable::Credentials(..) => {
+                (FailureCode::Internal, Disposition::Abandon)
+            }
             Unusable::Store(_) => (FailureCode::Internal, Disposition::Retry),
         };
         Self::new(code, error.to_string()).with_disposition(disposition)
@@ -171,9 +192,7 @@ impl Connections {
 
     /// A stored connection, ready to be dialled.
     pub async fn open(&self, connection: &Connection) -> Result<Usable, Unusable> {
-        let name = &connection.name;
-        let secrets = Secrets::open(&self.0.credentials, connection.id, &connection.credentials)
-            .map_err(|error| Unusable::Credentials(name.clone(), error))?;
+        let secrets = Secrets::of(&self.0.credentials, connection)?;
         let address = self.allowed_address(connection).await?;
         // A certificate is made for a name, and proves it.
         let host = match connection.tls_mode {

@@ -16,7 +16,7 @@ use outport_domain::{
     caller::Permission, connection::Connection, data_request, id::ConnectionId, resource::Resource,
 };
 use outport_pipeline::{
-    connections::{Secrets, Unusable},
+    connections::Unusable,
     fetcher::{Fault, Refused, prepare},
 };
 use outport_store::{
@@ -61,11 +61,10 @@ pub async fn create(
 ) -> Result<Response, Refusal> {
     let facade = facade(&state)?;
     let caller = whole_caller(caller, Permission::ConnectionsAdmin)?;
-    let (mut connection, secrets) =
-        read(&body, Connection::blank(ConnectionId::new(), caller.organization, Utc::now()), None)?;
+    let blank = Connection::blank(ConnectionId::new(), caller.organization, Utc::now());
+    let (mut connection, secrets) = read(&body, blank.clone(), true)?;
     connection.product = product;
-    let keys = facade.connections.credentials();
-    connection.credentials = secrets.seal(keys, connection.id);
+    connection.credentials = secrets.seal(facade.connections.credentials(), &blank)?;
     check_host(facade, &connection).await?;
     let mut tx = state.store.begin().await?;
     let changed = connections::create(&mut tx, &connection).await?;
@@ -194,18 +193,6 @@ async fn unused(state: &ApiState, mut tx: Tx, connection: &Connection) -> Result
     Err(Refusal::new(FetCode::JobInProgress, message))
 }
 
-/// A connection as a body changes it, with its secrets.
-fn changed(
-    facade: &Facade,
-    body: &str,
-    before: Connection,
-) -> Result<(Connection, Secrets), Refusal> {
-    let keys = facade.connections.credentials();
-    let secrets = Secrets::open(keys, before.id, &before.credentials)
-        .map_err(|error| Unusable::Credentials(before.name.clone(), error))?;
-    read(body, before, Some(secrets))
-}
-
 /// Changes what the body names; the password stays unless there is a new one.
 #[utoipa::path(patch, path = "/v1/management/connections/{id}", tag = "connections",
     security(("bearer" = ["connections:admin"])),
@@ -232,15 +219,15 @@ pub async fn update(
     let (organization, id) = (found.organization, found.id);
     // Looking a host up takes its time, so it comes before the transaction. The host that is
     // written is this one, or one that whoever else wrote it had looked up as well.
-    check_host(facade, &changed(facade, &body, found)?.0).await?;
+    check_host(facade, &read(&body, found, false)?.0).await?;
     let mut tx = state.store.begin().await?;
     // Everything else is asked of the connection as it stands, and nobody else changes it now.
     let before = connections::hold(&tx, organization, id).await?.ok_or_else(no_connection)?;
-    let (mut connection, secrets) = changed(facade, &body, before.clone())?;
+    let (mut connection, secrets) = read(&body, before.clone(), false)?;
     if !connection.reads_like(&before) {
         tx = unused(&state, tx, &before).await?;
     }
-    connection.credentials = secrets.seal(facade.connections.credentials(), connection.id);
+    connection.credentials = secrets.seal(facade.connections.credentials(), &before)?;
     connection.updated_at = Utc::now();
     // A refusal ends the transaction without a trace.
     done(connections::update(&mut tx, &connection).await?, &connection)?;

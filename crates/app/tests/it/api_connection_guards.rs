@@ -105,6 +105,69 @@ async fn what_a_job_reads_is_not_changed_before_it_has_ended() {
 }
 
 #[tokio::test]
+async fn a_connection_sealed_with_a_key_that_is_gone_says_so_and_takes_new_secrets() {
+    const PEM: &str = "-----BEGIN SOMETHING-----";
+    World::on_sqlite(options(), async |world| {
+        let shop = Database::postgres().await;
+        let path = format!("{BASE}/{}", store(world, &shop.connection("shop")).await);
+        let (test, schema) = (format!("{path}/test"), format!("{path}/schema"));
+        let lose_the_key = async || {
+            world
+                .force("UPDATE connections SET credentials = 'v1:7:' || substr(credentials, 6)")
+                .await;
+        };
+        let told =
+            "The credentials of connection 'shop' are sealed with key 7, which this service lacks.";
+        let is_lacking = async |method: Method, path: &str, body: &Value| {
+            let (status, answer) = send(world, method, path, body).await;
+            assert_eq!((status, &answer["code"]), (503, &json!("FET-0003")), "{path}: {answer}");
+            assert_eq!(answer["message"], told, "{body}");
+        };
+        let is_changed = async |body: &Value| {
+            let (status, answer) = send(world, Method::PATCH, &path, body).await;
+            assert_eq!(status, 200, "{body}: {answer}");
+        };
+        lose_the_key().await;
+        is_lacking(Method::POST, &test, &json!({})).await;
+        is_lacking(Method::GET, &schema, &json!({})).await;
+        is_lacking(Method::POST, "/v1/fetcher", &all_of("orders")).await;
+        // What names no secret needs none opened, and leaves them as they are.
+        for body in [
+            json!({"metadata": {"owner": "us"}}),
+            json!({"ssl": {"mode": "disable"}}),
+            json!({"ssl": null}),
+        ] {
+            is_changed(&body).await;
+            is_lacking(Method::POST, &test, &json!({})).await;
+        }
+        // A client key would be sealed with the password, which is not at hand.
+        let tls = json!({"mode": "prefer", "cert": PEM, "key": PEM});
+        is_lacking(Method::PATCH, &path, &json!({"ssl": tls})).await;
+        is_changed(&json!({"password": "p%40ss"})).await;
+        let (status, answer) = post(world, &test, &json!({})).await;
+        assert_eq!((status, &answer["status"]), (200, &json!("success")), "{answer}");
+
+        is_changed(&json!({"ssl": tls})).await;
+        lose_the_key().await;
+        for body in
+            [json!({"password": "p%40ss"}), json!({"ssl": {"key": PEM}}), json!({"ssl": null})]
+        {
+            is_lacking(Method::PATCH, &path, &body).await;
+        }
+        is_changed(&json!({"ssl": {"mode": "disable"}})).await;
+        is_lacking(Method::POST, &test, &json!({})).await;
+        is_changed(&json!({"password": "p%40ss", "ssl": {"key": PEM}})).await;
+        is_changed(&json!({"ssl": null})).await;
+        let (status, answer) = post(world, &test, &json!({})).await;
+        assert_eq!((status, &answer["status"]), (200, &json!("success")), "{answer}");
+        lose_the_key().await;
+        is_changed(&json!({"password": "p%40ss", "ssl": null})).await;
+        shop.gone().await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_export_that_has_not_ended_uses_its_connection() {
     World::on_sqlite(options(), in_use).await;
     World::on_postgres(options(), in_use).await;
@@ -148,6 +211,7 @@ async fn who_names_a_product_manages_the_connections_of_that_product() {
             (Method::POST, &*cancel, json!({})),
             (Method::DELETE, &*path, json!({})),
         ];
+        let mut latest = String::new();
         for code in ["FET-1014", "FET-1016"] {
             for (method, path, body) in &calls {
                 let (status, answer) = ask("ledger", method.clone(), path, body).await;
@@ -165,6 +229,9 @@ async fn who_names_a_product_manages_the_connections_of_that_product() {
             world.force("UPDATE connections SET product = 'shop'").await;
             let products = r#"UPDATE jobs SET products = '{"shop":"shop"}' WHERE kind = 'fetcher'"#;
             world.force(products).await;
+            // With its connection of a product it is another request.
+            let (_, answer) = post(world, "/v1/fetcher", &all_of("orders")).await;
+            answer["jobId"].as_str().expect("an id").clone_into(&mut latest);
         }
         assert_eq!(shown(world, &job["/v1/fetcher/".len()..]).await["status"], "pending");
         let (last, others) = calls.split_last().expect("calls");
@@ -173,6 +240,7 @@ async fn who_names_a_product_manages_the_connections_of_that_product() {
             let expected = if *path == cancel { 202 } else { 200 };
             assert_eq!(status, expected, "{method} {path}: {answer}");
         }
+        post(world, &format!("/v1/fetcher/{latest}/cancel"), &json!({})).await;
         let (method, path, body) = last;
         let request = world.request(method.clone(), path).header("x-product-name", "shop");
         let deleted = request.body(body.to_string()).send().await.expect("an answer");

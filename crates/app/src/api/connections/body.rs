@@ -2,12 +2,13 @@
 
 use std::net::Ipv6Addr;
 
+use outport_contract::key_ring::KeyRing;
 use outport_domain::{
     connection::{Connection, ConnectionKind, TlsMode},
     json::{FieldCode, FieldErrors, JsonType, join, object, string, type_of},
     limits::fixed,
 };
-use outport_pipeline::connections::Secrets;
+use outport_pipeline::connections::{Secrets, Unusable};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
@@ -70,14 +71,47 @@ const REQUIRED: [&str; 7] =
     ["configName", "type", "host", "port", "databaseName", "userName", "password"];
 const PEM_BYTES: usize = 64 * 1024;
 
-/// Reads a body into a connection: a blank one, or the one that is changed, with its secrets.
+/// The secrets that a body names; the others stay as they are stored.
+#[derive(Default)]
+pub struct NamedSecrets {
+    password: Option<Zeroizing<String>>,
+    /// The client's TLS key, or that there is none.
+    #[expect(clippy::option_option, reason = "not named, none, and a new one")]
+    tls_key: Option<Option<Zeroizing<String>>>,
+}
+
+impl NamedSecrets {
+    /// The credentials of a connection with these. What is stored is opened only for a secret
+    /// that stays beside one that changes: the key that it needs may be gone.
+    pub fn seal(self, keys: &KeyRing, before: &Connection) -> Result<String, Unusable> {
+        // A key has a certificate beside it: `read` sees to that.
+        let had_key = before.tls_certificate.is_some();
+        let tls_key = self.tls_key.or_else(|| (!had_key).then_some(None));
+        let secrets = match (self.password, tls_key) {
+            (Some(password), Some(tls_key)) => Secrets { password, tls_key },
+            (None, None) => return Ok(before.credentials.clone()),
+            (None, Some(None)) if !had_key => return Ok(before.credentials.clone()),
+            (password, tls_key) => {
+                let stored = Secrets::of(keys, before)?;
+                Secrets {
+                    password: password.unwrap_or(stored.password),
+                    tls_key: tls_key.unwrap_or(stored.tls_key),
+                }
+            }
+        };
+        Ok(secrets.seal(keys, before.id))
+    }
+}
+
+/// Reads a body into a connection, a blank one that is new or the one that is changed, and the
+/// secrets that the body names.
 pub fn read(
     body: &str,
     connection: Connection,
-    secrets: Option<Secrets>,
-) -> Result<(Connection, Secrets), Refusal> {
+    is_new: bool,
+) -> Result<(Connection, NamedSecrets), Refusal> {
     let mut errors = FieldErrors::default();
-    let is_new = secrets.is_none();
+    let key_is_stored = connection.tls_certificate.is_some();
     let raw: Option<&RawValue> = serde_json::from_str(body).ok();
     let members = raw.and_then(|raw| object(raw, "", Some(&MEMBERS), &mut errors));
     let members = members.unwrap_or_default();
@@ -87,12 +121,13 @@ pub fn read(
     for name in REQUIRED.iter().filter(missing).filter(|_| is_new) {
         errors.push(*name, FieldCode::Required, "is required");
     }
-    let mut reader = Reader { connection, secrets: secrets.unwrap_or_default(), errors };
+    let mut reader = Reader { connection, secrets: NamedSecrets::default(), errors };
     for (name, raw) in &members {
         reader.member(name, raw);
     }
     let Reader { connection, secrets, mut errors } = reader;
-    if connection.tls_certificate.is_some() != secrets.tls_key.is_some() {
+    let has_key = secrets.tls_key.as_ref().map_or(key_is_stored, Option::is_some);
+    if connection.tls_certificate.is_some() != has_key {
         errors.push("ssl", FieldCode::InvalidValue, "must have cert and key, or neither");
     }
     if errors.is_empty() { Ok((connection, secrets)) } else { Err(Refusal::fields(errors)) }
@@ -114,7 +149,7 @@ fn is_host(text: &str) -> bool {
 
 struct Reader {
     connection: Connection,
-    secrets: Secrets,
+    secrets: NamedSecrets,
     errors: FieldErrors,
 }
 
@@ -152,7 +187,7 @@ impl Reader {
             "databaseName" => self.connection.database = self.text(raw, name, 1, 255),
             "userName" => self.connection.username = self.text(raw, name, 1, 255),
             "password" => {
-                self.secrets.password = Zeroizing::new(self.text(raw, name, 1, 1024));
+                self.secrets.password = Some(Zeroizing::new(self.text(raw, name, 1, 1024)));
             }
             "schema" => self.connection.schema = Some(self.text(raw, name, 1, 255)),
             "ssl" => self.tls(raw),
@@ -186,7 +221,7 @@ impl Reader {
         self.connection.tls_mode = TlsMode::Prefer;
         self.connection.tls_ca = None;
         self.connection.tls_certificate = None;
-        self.secrets.tls_key = None;
+        self.secrets.tls_key = Some(None);
     }
 
     fn tls(&mut self, raw: &RawValue) {
@@ -200,7 +235,7 @@ impl Reader {
                 "mode" => self.tls_mode(raw, &path),
                 "ca" => self.connection.tls_ca = self.pem(raw, &path),
                 "cert" => self.connection.tls_certificate = self.pem(raw, &path),
-                _ => self.secrets.tls_key = self.pem(raw, &path).map(Zeroizing::new),
+                _ => self.secrets.tls_key = Some(self.pem(raw, &path).map(Zeroizing::new)),
             }
         }
     }

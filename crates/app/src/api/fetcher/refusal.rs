@@ -146,7 +146,7 @@ impl FetCode {
                 "An error of this service. The log has the details under the request id."
             }
             Self::Unavailable => {
-                "This service cannot reach what it needs, or is asked too often (429). Wait as long as `Retry-After` says."
+                "This service cannot reach what it needs, lacks the key that a connection's credentials are sealed with, or is asked too often (429). Wait as long as `Retry-After` says."
             }
             Self::Conflict => "The request cannot be served in the present state.",
             Self::NotFound => "Nothing is at this address.",
@@ -299,6 +299,11 @@ impl From<Unusable> for Refusal {
             Unusable::Unknown(_) => FetCode::MissingDatasource,
             Unusable::Forbidden(_) => FetCode::ForbiddenHost,
             Unusable::NoHost(_) => FetCode::ConnectionDown,
+            Unusable::UnknownKey(..) => {
+                let message = sentence(&error.to_string());
+                tracing::error!(error = message, "a connection cannot be used");
+                return Self::new(FetCode::Unavailable, message);
+            }
             Unusable::Credentials(..) => {
                 return Problem::internal(&error).into();
             }
