@@ -98,7 +98,7 @@ impl Consumer {
         seen.execute_batch("CREATE TABLE IF NOT EXISTS seen (event TEXT PRIMARY KEY)")?;
         let (url, token) = (env::var("OUTPORT_URL")?, env::var("OUTPORT_TOKEN")?);
         // For so long Outport may be silent.
-        let outport = reqwest::Client::builder().read_timeout(Duration::from_secs(60)).build()?;
+        let outport = reqwest::Client::builder().read_timeout(Duration::from_mins(1)).build()?;
         Ok(Self { keys, verifier, outport, url, token, folder, seen })
     }
 
