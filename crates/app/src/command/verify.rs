@@ -28,6 +28,7 @@ use serde::Deserialize;
 use super::{
     Failure,
     keys::{external_digits, secret},
+    terminal,
 };
 use crate::config::keys::EXTERNAL_KEY_VARIABLE;
 
@@ -191,6 +192,6 @@ fn cannot_read(file: &std::path::Path, error: &std::io::Error) -> Failure {
 }
 
 fn tell(answer: &str, code: ExitCode) -> Result<ExitCode, Failure> {
-    writeln!(std::io::stdout(), "{answer}")?;
+    writeln!(std::io::stdout(), "{}", terminal::text(answer))?;
     Ok(code)
 }
