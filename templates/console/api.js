@@ -41,6 +41,8 @@
 
 /** A file larger than this goes to the disk as it comes, where the browser can do that. */
 const LARGE = 64 * 1024 * 1024;
+/** How long an answer may take, a file's until its bytes begin, in milliseconds. */
+const PATIENCE = 30_000;
 
 /** An answer that is no success, or none at all. */
 export class Problem extends Error {
@@ -80,15 +82,14 @@ export class Api {
 
   /** @param {string} path */
   get(path) {
-    return this.#unlessClosed(this.#call("GET", path).then(content));
+    return this.#unlessClosed(this.#call("GET", path, content));
   }
 
   /** @param {string} path @param {unknown} [body] @param {Record<string, string>} [headers] */
   post(path, body, headers = {}) {
     const type = body === undefined ? undefined : { "content-type": "application/json" };
     const text = body === undefined ? null : JSON.stringify(body);
-    const answer = this.#call("POST", path, { ...headers, ...type }, text);
-    return this.#unlessClosed(answer.then(content));
+    return this.#unlessClosed(this.#call("POST", path, content, { ...headers, ...type }, text));
   }
 
   /**
@@ -116,7 +117,8 @@ export class Api {
 
   /** @param {string} path */
   #file(path) {
-    return this.#unlessClosed(this.#call("GET", path, { "x-outport-redirect": "never" }));
+    const answer = this.#call("GET", path, (it) => it, { "x-outport-redirect": "never" });
+    return this.#unlessClosed(answer);
   }
 
   /** @template T @param {Promise<T>} answer @returns {Promise<T>} */
@@ -126,20 +128,28 @@ export class Api {
   }
 
   /**
-   * @param {string} method @param {string} path @param {Record<string, string>} [headers]
-   * @param {string | null} [body]
+   * @template T
+   * @param {string} method @param {string} path @param {(answer: Response) => T | Promise<T>} take
+   * @param {Record<string, string>} [headers] @param {string | null} [body]
+   * @returns {Promise<T>}
    */
-  async #call(method, path, headers = {}, body = null) {
+  async #call(method, path, take, headers = {}, body = null) {
     const authorization = `Bearer ${this.#token}`;
-    const init = { method, headers: { ...headers, authorization }, body };
-    const answer = await fetch(new URL(path, this.#base), init).catch(() => {
-      throw new Problem(0, null);
-    });
-    if (answer.ok) return answer;
-    // A date, which proxies may send, is taken for none.
-    const seconds = Number(answer.headers.get("retry-after") ?? 0);
-    const problem = await answer.json().catch(() => null);
-    throw new Problem(answer.status, problem, Math.max(0, seconds * 1_000 || 0));
+    const limit = new AbortController();
+    const timer = setTimeout(() => limit.abort(), PATIENCE);
+    const init = { method, headers: { ...headers, authorization }, body, signal: limit.signal };
+    try {
+      const answer = await fetch(new URL(path, this.#base), init).catch(() => {
+        throw new Problem(0, null);
+      });
+      if (answer.ok) return await take(answer);
+      // A date, which proxies may send, is taken for none.
+      const seconds = Number(answer.headers.get("retry-after") ?? 0);
+      const problem = await answer.json().catch(() => null);
+      throw new Problem(answer.status, problem, Math.max(0, seconds * 1_000 || 0));
+    } finally {
+      clearTimeout(timer);
+    }
   }
 }
 

@@ -43,6 +43,8 @@ export class Card {
   /** How many of them are on the page; -1 when they must be put there anew. */
   #shown = 0;
   #isDrawing = false;
+  /** Whether the stream alone has told the end: of a file the API knows. */
+  lacksAnswer = false;
 
   /** @param {ExportView} view @param {Actions} actions */
   constructor(view, actions) {
@@ -71,6 +73,7 @@ export class Card {
     const files = view.files ?? this.view.files;
     const before = this.view.status;
     this.view = { ...view, files };
+    if (hasEnded(view.status)) this.lacksAnswer = false;
     if (view.updatedAt > this.#toldAt) this.#toldAt = view.updatedAt;
     this.#announce(before);
     this.#draw();
@@ -119,6 +122,7 @@ export class Card {
     const status = isKnown ? STATUS[text(state)] : undefined;
     const before = this.view.status;
     if (status === undefined || hasEnded(before)) return false;
+    if (hasEnded(status)) this.lacksAnswer = true;
     if (time < this.#toldAt) return hasEnded(status);
     this.#toldAt = time;
     if (status === "PROCESSING") {

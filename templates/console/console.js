@@ -53,6 +53,8 @@ class Desk {
   #timer;
   /** What the API did not answer and is asked again, by path. @type {Map<string, number>} */
   #again = new Map();
+  /** Under way, asked again, or refused, by path. @type {Set<string>} */
+  #asked = new Set();
 
   /** @param {Api} api @param {string} token @param {(reason: string) => void} signOut */
   constructor(api, token, signOut) {
@@ -132,7 +134,7 @@ class Desk {
 
   /** @param {ExportView} view @returns {Card} */
   #card(view) {
-    const path = `v1/exports/${view.exportJobId}`;
+    const path = pathOf(view.exportJobId);
     const post = async (/** @type {string} */ what) => {
       this.#show(await this.api.post(`${path}/${what}`));
     };
@@ -148,7 +150,7 @@ class Desk {
 
   /** @param {Card} card */
   async #download(card) {
-    const path = `v1/exports/${card.view.exportJobId}`;
+    const path = pathOf(card.view.exportJobId);
     card.show(await this.api.get(path));
     // Of a split export the card now lists the files.
     if (card.view.files === null) {
@@ -159,7 +161,7 @@ class Desk {
   /** @param {Card} card @param {number} number */
   async #part({ view }, number) {
     const part = view.files?.find((file) => file.number === number);
-    const path = `v1/exports/${view.exportJobId}/files/${number}`;
+    const path = `${pathOf(view.exportJobId)}/files/${number}`;
     if (part !== undefined) await this.api.save(path, part.name, part.sizeBytes);
   }
 
@@ -208,7 +210,7 @@ class Desk {
 
   /** @param {string} id */
   #refresh(id) {
-    return this.#ask(`v1/exports/${id}`, (view) => this.#show(view));
+    return this.#ask(pathOf(id), (view) => this.#show(view));
   }
 
   /** What a person can request. */
@@ -223,8 +225,10 @@ class Desk {
   async #ask(path, take) {
     clearTimeout(this.#again.get(path));
     this.#again.delete(path);
+    this.#asked.add(path);
     try {
       take(await this.api.get(path));
+      this.#asked.delete(path);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       if (error.status === 401) this.signOut(EXPIRED);
@@ -254,11 +258,15 @@ class Desk {
     this.#isLive = false;
   }
 
-  /** Where there is no stream, the list is looked at now and then. */
+  /** Now and then: the list where there is no stream, and an end that the API has not told. */
   #look() {
+    if (document.hidden) return;
+    for (const [id, { lacksAnswer }] of this.#cards) {
+      if (lacksAnswer && !this.#asked.has(pathOf(id))) this.#refresh(id);
+    }
     const isMoving = [...this.#cards.values()].some(({ view }) => !hasEnded(view.status));
     const knowsAll = this.#isLive && this.#applications.size > 0;
-    if (document.hidden || knowsAll || (this.#isLive && isMoving)) return;
+    if (knowsAll || (this.#isLive && isMoving)) return;
     this.#load(null).catch((error) => {
       if (!(error instanceof Problem)) throw error;
       // A network that is away is told beside the title already.
@@ -279,6 +287,9 @@ class Desk {
     }
   }
 }
+
+/** @param {string} id */
+const pathOf = (id) => `v1/exports/${id}`;
 
 /** @param {string} text */
 function say(text) {
@@ -328,6 +339,9 @@ async function enter(token) {
   leave();
   const asked = new Api(document.baseURI, token);
   api = asked;
+  // Something is seen, and can be left, however long the answer takes.
+  show("away");
+  the("away-fault").textContent = "It is being asked.";
   try {
     const page = await asked.get(`v1/exports?limit=${PAGE}`);
     const resources = await asked.get("v1/resources").catch(() => null);
@@ -343,7 +357,6 @@ async function enter(token) {
     // That says nothing against the token.
     const pause = pauseAfter(error);
     again = setTimeout(() => enter(token), pause);
-    show("away");
     const at = new Date(Date.now() + pause).toLocaleTimeString();
     the("away-fault").textContent = `${error.message} It is asked again at ${at}.`;
   }

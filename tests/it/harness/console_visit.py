@@ -18,6 +18,8 @@ import urllib.request
 from playwright.async_api import async_playwright, expect
 
 PATIENCE = 60_000
+# How long the page waits for an answer, and until it asks again.
+ANSWER_MILLISECONDS, AGAIN_MILLISECONDS = 30_000, 5_000
 OUTAGE_SECONDS = 5
 # What a browser itself says of a network that is gone.
 OUTAGE = re.compile(r"WebSocket connection to|net::ERR_(CONNECTION|EMPTY|SOCKET)")
@@ -139,6 +141,7 @@ class Visit:
         await self.look_around()
         await self.leave_midway()
         await self.find_it_away()
+        await asyncio.wait_for(self.wait_for_answers(), PATIENCE / 1_000)
         self.seen["messages"] = list(self.messages)
         await self.lose_access()
 
@@ -331,12 +334,7 @@ class Visit:
 
     async def find_it_away(self):
         """A service that is away says nothing against a token; it is asked again when it wants."""
-        context = await self.page.context.browser.new_context()
-        page = await context.new_page()
-        page.on("pageerror", lambda error: self.messages.append(str(error)))
-        await page.clock.install()
-        await page.goto(self.address)
-        await self.enter(page)
+        page = await self.page_with_a_clock()
         asked, answers = 0, asyncio.Queue()
 
         async def answer(route):
@@ -358,10 +356,10 @@ class Visit:
         await page.evaluate("fetch('livez').then((it) => it.text())")
         assert asked == 1, "it is asked before it wants"
         for again in (lambda route: route.abort(), refusal(429)):
-            before = await away.inner_text()
-            answers.put_nowait(again)
             await page.clock.fast_forward(100_000)
-            await expect(away).not_to_have_text(before)
+            await expect(away).to_contain_text("It is being asked.")
+            answers.put_nowait(again)
+            await expect(away).to_contain_text("It is asked again at")
         answers.put_nowait(lambda route: route.continue_())
         await page.clock.fast_forward(100_000)
         await expect(page.locator("#connection")).to_have_text("Live")
@@ -378,7 +376,62 @@ class Visit:
         await page.get_by_role("button", name="Sign in").click()
         await expect(page.locator("#sign-in-fault")).not_to_be_empty()
         await expect(door).to_be_visible()
-        await context.close()
+        await page.context.close()
+
+    async def page_with_a_clock(self):
+        """A page of its own, signed in, whose time can be moved."""
+        context = await self.page.context.browser.new_context()
+        context.set_default_timeout(PATIENCE)
+        page = await context.new_page()
+        page.on("pageerror", lambda error: self.messages.append(str(error)))
+        await page.clock.install()
+        await page.goto(self.address)
+        await self.enter(page)
+        return page
+
+    async def wait_for_answers(self):
+        """An answer that never comes is waited for no longer than a time, and asked for again."""
+        page, exports, lists = await self.page_with_a_clock(), asyncio.Queue(), asyncio.Queue()
+
+        async def give_up(held):
+            """Lets the time pass in which there should have been an answer, and until the next."""
+            async with page.expect_event("requestfailed", lambda it: it == held.request):
+                await page.clock.fast_forward(ANSWER_MILLISECONDS)
+            # A round trip of the page itself, by which it has taken that in.
+            await page.evaluate("fetch('livez').then((it) => it.text())")
+            await page.clock.fast_forward(AGAIN_MILLISECONDS)
+
+        # The stream alone tells that an export is over; all else that could is held.
+        await page.route("**/v1/exports/*", exports.put)
+        await page.route("**/v1/exports?*", lists.put)
+        await page.get_by_label("Resource").select_option("order")
+        async with page.expect_response(lambda it: it.request.method == "POST") as requesting:
+            await page.get_by_role("button", name="Request the export").click()
+        requested = await (await requesting.value).json()
+        card = page.locator(f'.card[data-id="{requested["exportJobId"]}"]')
+        download = card.get_by_role("button", name="Download")
+        await expect(card.locator(".badge")).to_have_text("COMPLETED", timeout=PATIENCE)
+        await give_up(await exports.get())
+        # What the API answers next is of before the end once more, and does not end the asking.
+        await (await exports.get()).fulfill(json=requested)
+        await expect(card.locator(".badge")).to_have_text("PENDING")
+        await expect(download).to_be_hidden()
+        await page.clock.fast_forward(AGAIN_MILLISECONDS)
+        await (await exports.get()).continue_()
+        await expect(card.locator(".badge")).to_have_text("COMPLETED")
+        await expect(download).to_be_visible()
+
+        # A reload that is not answered is no blank page, and can be left.
+        while not lists.empty():
+            lists.get_nowait()
+        await page.reload()
+        held, away = await lists.get(), page.locator("#away")
+        await expect(away).to_contain_text("It is being asked.")
+        await expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+        await give_up(held)
+        await (await lists.get()).continue_()
+        await expect(download).to_be_visible()
+        await page.context.close()
 
     async def lose_access(self):
         """Who is revoked is shown the door without touching anything."""
