@@ -133,8 +133,9 @@ async fn finished_at(world: &World) -> i64 {
 }
 
 async fn waits_for_the_row(world: &World) {
-    let waiting = "SELECT count(*) FROM pg_stat_activity \
-                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    // The worker's renewal of its lease, an UPDATE, may wait as well.
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                   AND wait_event_type = 'Lock' AND query LIKE 'SELECT%'";
     until("the cancel waits for the row", PATIENCE, async || {
         (world.state.value(waiting).await == "1").then_some(())
     })
