@@ -3,8 +3,8 @@
 //! On PostgreSQL it is bound to the server's identity, its timeline, the database, the table of
 //! channels and the transaction that wrote it, so what was restored from a dump, is a copy of a
 //! server that lives on, or has taken over from one, has an epoch of its own by itself: as soon as
-//! a process starts on it, or as a running one is connected to it. A SQLite file cannot be told from its copy: after a
-//! restore, say `outport epoch new`.
+//! a process starts on it, or as a running one is connected to it. A SQLite file cannot be told
+//! from its copy: after a restore, say `outport epoch new`.
 
 use sea_orm::{
     ConnectionTrait as _, DatabaseConnection, DatabaseTransaction, TransactionTrait as _,
