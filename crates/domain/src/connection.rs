@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
+use serde_json::json;
 
 use crate::id::{ConnectionId, OrganizationId};
 
@@ -121,11 +122,14 @@ impl Connection {
     /// Whether it is the same connection and leads to the same place, seen by the same user. A
     /// password, the encryption of the way and metadata change how it is reached, not which.
     pub fn reads_like(&self, other: &Self) -> bool {
-        fn place(one: &Connection) -> (ConnectionId, ConnectionKind, u16, [&str; 4], Option<&str>) {
-            let names = [&one.name, &one.host, &one.database, &one.username];
-            (one.id, one.kind, one.port, names.map(String::as_str), one.schema.as_deref())
-        }
-        place(self) == place(other)
+        self.place() == other.place()
+    }
+
+    /// Which it is and where it leads, as a text that only the same has.
+    pub(crate) fn place(&self) -> String {
+        let Self { name, host, port, database, username, schema, .. } = self;
+        let (id, kind) = (self.id.to_string(), self.kind.name());
+        json!([name, id, kind, host, port, database, username, schema]).to_string()
     }
 
     /// One that is yet to be filled in.

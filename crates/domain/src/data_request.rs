@@ -61,12 +61,7 @@ impl DataRequest {
     pub fn identity_with(&self, stored: &[Connection]) -> Sha256Digest {
         let mut stored: Vec<&Connection> = stored.iter().collect();
         stored.sort_by(|one, other| one.name.cmp(&other.name));
-        let place = |one: &&Connection| {
-            let Connection { name, product, host, port, database, username, schema, .. } = *one;
-            let (id, kind) = (one.id.to_string(), one.kind.name());
-            json!([name, id, product, kind, host, port, database, username, schema])
-        };
-        let places: Value = stored.iter().map(place).collect();
+        let places: Value = stored.iter().map(|one| json!([one.place(), one.product])).collect();
         Sha256Digest::of(format!("{}{places}", self.identity).as_bytes())
     }
 }

@@ -13,6 +13,13 @@ use uuid::Uuid;
 
 use crate::{Engine, Store, StoreError, Tx};
 
+/// A column of the epoch's row, the latest one; no row before the first.
+macro_rules! latest {
+    ($column:literal) => {
+        concat!("SELECT ", $column, " FROM epochs ORDER BY created_at DESC, epoch DESC LIMIT 1")
+    };
+}
+
 /// The timeline that is written, which names its files: the last checkpoint may be of the one
 /// before for minutes after a standby took over.
 const BINDING: &str = "concat_ws(':', system_identifier, \
@@ -24,11 +31,10 @@ const BINDING: &str = "concat_ws(':', system_identifier, \
 /// Who writes an epoch's row. The row knows it by itself as well (`xmin`): a restore writes the
 /// row anew and changes the one, not the other.
 const WRITER: &str = "pg_current_xact_id()::xid";
-const WRITTEN_BY: &str = "(SELECT xmin FROM epochs ORDER BY created_at DESC, epoch DESC LIMIT 1)";
+const WRITTEN_BY: &str = concat!("(", latest!("xmin"), ")");
 
 /// The epoch, as an expression; NULL before the first.
-pub(super) const LATEST: &str =
-    "(SELECT epoch FROM epochs ORDER BY created_at DESC, epoch DESC LIMIT 1)";
+pub(super) const LATEST: &str = concat!("(", latest!("epoch"), ")");
 
 pub(super) fn no_epoch() -> StoreError {
     StoreError::Corrupt("there is no epoch".to_owned())
@@ -64,8 +70,7 @@ pub(crate) async fn recheck_epoch(pool: &DatabaseConnection) -> Result<(), Store
 async fn check(connection: &DatabaseTransaction, engine: Engine) -> Result<(), StoreError> {
     alone(connection, engine).await?;
     let bound_to = binding(connection, engine, WRITTEN_BY).await?;
-    let latest = "SELECT bound_to FROM epochs ORDER BY created_at DESC, epoch DESC LIMIT 1";
-    let row = connection.query_one_raw(engine.statement(latest, [])).await?;
+    let row = connection.query_one_raw(engine.statement(latest!("bound_to"), [])).await?;
     let known: Option<Option<String>> = row.map(|row| row.try_get("", "bound_to")).transpose()?;
     if known != Some(bound_to) {
         let epoch = begin(connection, engine).await?;
