@@ -17,6 +17,7 @@
 //! Absent on purpose: the binary protocol, RSA (passwords of `caching_sha2_password` travel
 //! encrypted by TLS), and reading in parallel.
 
+mod behind;
 mod cells;
 mod estimate;
 mod failure;
@@ -127,14 +128,15 @@ impl Opened {
         let mut statements = Vec::with_capacity(selections.len());
         for selection in selections {
             let types = relation::real_types(&mut connection, selection).await?;
-            let behind = relation::check_snapshots(&mut connection, &selection.relation).await?;
+            let behind = behind::check_snapshots(&mut connection, selection).await?;
             table = table.or(behind.table);
             looked_at = looked_at.or(behind.looked_at);
             is_read_by_planning |= behind.is_read_by_planning;
             let mut dialect = MySql::new(types);
             dialect.parameters = parameters;
             let sql = thread.marked(&compile::select(&mut dialect, selection)?);
-            statements.push(reader::Statement { sql, forms: forms(&dialect, selection)? });
+            let (forms, converts_bytes) = (forms(&dialect, selection)?, dialect.converts_bytes);
+            statements.push(reader::Statement { sql, forms, converts_bytes });
             parameters = dialect.parameters;
         }
         let now = snapshot::take(&mut connection, &thread, table.as_ref()).await?;

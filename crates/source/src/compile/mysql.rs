@@ -28,6 +28,9 @@ use operand::{Constant, Operand, Placed, operand};
 /// cuts the end off a text that grows, as `Ⱥ` does.
 const FOLDING: &str = "utf32_unicode_520_ci";
 
+/// A character set with a character for each byte, of which those of ASCII alone have two cases.
+const ASCII_FOLDING: &str = "tis620";
+
 /// Digits that a DECIMAL has after the point: 30 in MySQL, which refuses more, 38 in MariaDB.
 pub(crate) const LEAST_MOST_FRACTION: usize = 30;
 
@@ -72,11 +75,13 @@ pub(crate) struct MySql {
     types: HashMap<Arc<str>, RealType>,
     /// The values of `@outport_p1` and on.
     pub(crate) parameters: Vec<String>,
+    /// Whether a filter has the server take bytes for texts: it warns of those that are none.
+    pub(crate) converts_bytes: bool,
 }
 
 impl MySql {
     pub(crate) fn new(types: HashMap<Arc<str>, RealType>) -> Self {
-        Self { types, parameters: Vec::new() }
+        Self { types, parameters: Vec::new(), converts_bytes: false }
     }
 
     pub(crate) fn real_type(&self, column: &ColumnRef) -> Result<&RealType, SourceError> {
@@ -259,18 +264,19 @@ impl Dialect for MySql {
             _ => {}
         }
         let Operand { column, values } = self.operand(column, values)?;
-        let constants: Vec<String> = values
-            .into_iter()
-            .filter_map(|placed| match placed {
-                Placed::At(constant) => Some(self.constant(constant)),
-                Placed::Between { .. } | Placed::Above | Placed::Below => None,
-            })
-            .collect();
-        Ok(if constants.is_empty() {
-            "FALSE".to_owned()
-        } else {
-            format!("{column} IN ({})", constants.join(", "))
-        })
+        // Of both kinds in one list, MySQL reads the bits of some that have a sign as if they had
+        // none, or the other way round.
+        let (mut whole, mut decimal) = (Vec::new(), Vec::new());
+        for placed in values {
+            if let Placed::At(constant) = placed {
+                let list = if constant.is_decimal() { &mut decimal } else { &mut whole };
+                list.push(self.constant(constant));
+            }
+        }
+        let lists = [whole, decimal].into_iter().filter(|list| !list.is_empty());
+        let tests: Vec<_> =
+            lists.map(|list| format!("{column} IN ({})", list.join(", "))).collect();
+        Ok(if tests.is_empty() { "FALSE".to_owned() } else { tests.join(" OR ") })
     }
 
     fn like(
@@ -309,6 +315,19 @@ impl Dialect for MySql {
             // one is in the other.
             Family::Binary if !ignore_case => {
                 format!("{column} LIKE CAST({pattern} AS BINARY) ESCAPE '!'")
+            }
+            // What is no text as a whole is cut or changed when it is made one: of that, only the
+            // letters of ASCII have two cases.
+            Family::Binary => {
+                self.converts_bytes = true;
+                let folded = |bytes: &str| format!("LOWER(CONVERT({bytes} USING {ASCII_FOLDING}))");
+                let (bytes, pattern) =
+                    (folded(&column), folded(&format!("CAST({pattern} AS BINARY)")));
+                format!(
+                    "IF(CAST({} AS BINARY) = {column}, {exact}, \
+                     {bytes} LIKE {pattern} COLLATE {ASCII_FOLDING}_bin ESCAPE '!')",
+                    utf8(&column, &family)
+                )
             }
             _ => exact,
         })

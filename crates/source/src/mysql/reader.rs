@@ -30,18 +30,24 @@ const MARKS: usize = 1;
 /// by a function, and one made by `GROUP_CONCAT`.
 const CUT: [&str; 2] = ["1301", "1260"];
 
+/// The warning that bytes were to be a text that are none: MySQL leaves out what follows them,
+/// MariaDB puts a question mark.
+const NO_TEXT: &str = "1300";
+
 /// What is read, and how its cells are printed.
 pub(super) struct Statement {
     pub(super) sql: String,
     pub(super) forms: Vec<Form>,
+    /// Whether its filters may make the server warn of bytes that are no text.
+    pub(super) converts_bytes: bool,
 }
 
 /// Reads the results of queries, one after the other, until the end of the last of them, an
 /// error, or nobody wants them.
 pub(super) async fn run_each(mut connection: MySqlConnection, reads: Vec<(Statement, Producer)>) {
     let mut reads = reads.into_iter().peekable();
-    while let Some((Statement { sql, forms }, mut producer)) = reads.next() {
-        let mut read = read(&mut connection, sql, &forms, &mut producer).await;
+    while let Some((statement, mut producer)) = reads.next() {
+        let mut read = read(&mut connection, statement, &mut producer).await;
         if read.is_ok() && reads.peek().is_some() {
             if producer.end().await.is_err() {
                 return;
@@ -58,8 +64,7 @@ pub(super) async fn run_each(mut connection: MySqlConnection, reads: Vec<(Statem
 
 async fn read(
     connection: &mut MySqlConnection,
-    sql: String,
-    forms: &[Form],
+    Statement { sql, forms, converts_bytes }: Statement,
     producer: &mut Producer,
 ) -> Result<(), Ended> {
     let mut ended = false;
@@ -89,13 +94,13 @@ async fn read(
             if producer.batch.is_empty() {
                 old.as_mut().reset(Instant::now() + OLDEST_ROW);
             }
-            push(&row, forms, producer)?;
+            push(&row, &forms, producer)?;
             if producer.is_full() {
                 producer.hand_over().await?;
             }
         }
     }
-    prove(connection, producer).await?;
+    prove(connection, producer, converts_bytes).await?;
     producer.hand_over().await?;
     Ok(())
 }
@@ -123,7 +128,11 @@ fn push(row: &MySqlRow, forms: &[Form], producer: &mut Producer) -> Result<(), S
 
 /// Asks the server about the result that it sent: first what it warned of, which MySQL forgets
 /// when it warns of `FOUND_ROWS()`.
-async fn prove(connection: &mut MySqlConnection, producer: &Producer) -> Result<(), SourceError> {
+async fn prove(
+    connection: &mut MySqlConnection,
+    producer: &Producer,
+    converts_bytes: bool,
+) -> Result<(), SourceError> {
     let told = rows(connection, "SHOW WARNINGS; SELECT FOUND_ROWS()").await;
     let told = told.map_err(|error| as_truncated(error, producer))?;
     let (found, warnings) = told.split_last().ok_or_else(malformed)?;
@@ -131,8 +140,15 @@ async fn prove(connection: &mut MySqlConnection, producer: &Producer) -> Result<
         return Err(malformed());
     }
     for warning in warnings {
-        if text(warning, 1)?.is_some_and(|code| CUT.contains(&code.as_str())) {
+        let code = text(warning, 1)?.unwrap_or_default();
+        if CUT.contains(&code.as_str()) {
             return Err(too_large_for_server());
+        }
+        if code == NO_TEXT && !converts_bytes {
+            let message = "a view or the resource's query makes a text of bytes that are none in \
+                           the character set that it names, and the source server leaves them out \
+                           or changes them";
+            return Err(SourceError::new(FailureCode::ValueNotEncodable, message));
         }
     }
     Ok(())

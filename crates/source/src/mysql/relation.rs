@@ -1,12 +1,7 @@
-//! What the relation of a selection really is: its columns' types, and whether the tables
-//! behind it have snapshots at all.
+//! What the columns of a selection's relation really are.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
-use chrono::{DateTime, Utc};
 use outport_domain::{
     failure::FailureCode,
     selection::{Relation, Selection},
@@ -19,7 +14,6 @@ use sqlx::{
 use super::{
     failure::{Stage, failure},
     session::{rows, text},
-    snapshot,
 };
 use crate::{
     SourceError, compile,
@@ -30,15 +24,6 @@ use crate::{
 };
 
 pub(super) const QUOTE: char = <compile::mysql::MySql as Dialect>::QUOTE;
-
-/// The number of the note that has what the server made of a statement.
-const MADE_OF_IT: &str = "1003";
-
-/// What encloses texts in what the server made of a statement.
-const TEXT_QUOTE: char = '\'';
-
-/// The one storage engine that gives a consistent snapshot.
-const TRANSACTIONAL: &str = "InnoDB";
 
 /// Digits that a DECIMAL has after the point, told by the server: the comment is an instruction
 /// to MariaDB.
@@ -91,8 +76,9 @@ pub(super) async fn real_types(
     // One row of NULLs of the right types; the relation itself is not read.
     let sql = format!(
         "SELECT {MOST_FRACTION}, {} \
-         FROM (SELECT 1) AS one LEFT JOIN (SELECT * FROM {relation} AS r LIMIT 0) AS r ON TRUE",
-        list(|name| format!("CHARSET({name}), COLLATION({name})"))
+         FROM (SELECT 1) AS one LEFT JOIN (SELECT {} FROM {relation} AS r LIMIT 0) AS r ON TRUE",
+        list(|name| format!("CHARSET({name}), COLLATION({name})")),
+        all_of(selection)
     );
     let rows = rows(connection, sql).await?;
     let unknown = || {
@@ -110,6 +96,19 @@ pub(super) async fn real_types(
         types.insert(Arc::clone(&column.name), real);
     }
     Ok(types)
+}
+
+/// All of a query, and of a table what is named, for its user may have no right to more.
+pub(super) fn all_of(selection: &Selection) -> String {
+    match selection.relation {
+        Relation::Query(_) => "*".to_owned(),
+        Relation::Table(_) => {
+            let columns = compile::named_columns(selection);
+            let names: Vec<_> =
+                columns.iter().map(|column| compile::qualified_by(QUOTE, &column.name)).collect();
+            if names.is_empty() { "1".to_owned() } else { names.join(", ") }
+        }
+    }
 }
 
 fn family(info: &MySqlTypeInfo, row: &MySqlRow, index: usize) -> Result<Family, SourceError> {
@@ -149,196 +148,10 @@ fn is_word(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// What stands behind a relation.
-pub(super) struct Behind {
-    /// A table, if there is any.
-    pub(super) table: Option<Relation>,
-    /// Whether the server may look for rows when it only plans to read the relation.
-    pub(super) is_read_by_planning: bool,
-    /// When we made the server look for rows, of its own, to find the table.
-    pub(super) looked_at: Option<DateTime<Utc>>,
-}
-
-/// Refuses what has no snapshot: tables of any storage engine but `InnoDB`, also behind a view or
-/// in a query.
-pub(super) async fn check_snapshots(
-    connection: &mut MySqlConnection,
-    relation: &Relation,
-) -> Result<Behind, SourceError> {
-    // Of a SELECT without rows the optimizer reads nothing before it names its tables.
-    let sql = format!("SELECT * FROM {} AS r LIMIT 0", compile::relation_by(QUOTE, relation));
-    // MariaDB shows what it made of the statement only when asked; MySQL always does.
-    let explain =
-        format!("EXPLAIN /*M! EXTENDED */ /*!50700 FORMAT=TRADITIONAL */ {}", checked(&sql)?);
-    let plan = rows(connection, explain).await.map_err(|error| {
-        if super::failure::is_view_hidden(&error) {
-            let message = "the tables behind a view cannot be told, nor whether they have \
-                           snapshots: grant SHOW VIEW to the connection's user, and SELECT on \
-                           the tables";
-            return SourceError { message: message.to_owned(), ..error };
-        }
-        error
-    })?;
-    // What it read already of the inner ones is left out of what it made of the statement. Only
-    // engines without snapshots know so exactly that a table has one row.
-    for row in &plan {
-        let cell = |name: &str| -> Result<Option<String>, SourceError> {
-            sqlx::Row::columns(row)
-                .iter()
-                .position(|column| column.name().eq_ignore_ascii_case(name))
-                .map_or(Ok(None), |index| text(row, index))
-        };
-        if let (Some(table), Some("system")) = (cell("table")?, cell("type")?.as_deref())
-            && !table.starts_with('<')
-        {
-            let named = format!("'{table}' (as the view or query names it)");
-            return Err(without_snapshot(&named, "one that is not transactional"));
-        }
-    }
-    let mut named = BTreeSet::new();
-    let mut is_told = false;
-    for warning in rows(connection, "SHOW WARNINGS").await? {
-        if text(&warning, 1)?.as_deref() == Some(MADE_OF_IT) {
-            pairs(&text(&warning, 2)?.unwrap_or_default(), &mut named);
-            is_told = true;
-        }
-    }
-    if !is_told {
-        let message = "the server does not tell which tables it reads: its max_error_count is too \
-                       small";
-        return Err(SourceError::new(FailureCode::SourceQueryFailed, message));
-    }
-    let named: Vec<_> = named.into_iter().collect();
-    let (table, looked_at) = transactional(connection, &named).await?;
-    Ok(Behind { table, is_read_by_planning: plan.len() > 1, looked_at })
-}
-
-/// One of the tables among these names, all of which must have snapshots; and when we first
-/// looked, where the server keeps what it knows of tables in tables of its own that have snapshots
-/// too, as MySQL does from 8.0 on.
-async fn transactional(
-    connection: &mut MySqlConnection,
-    named: &[(String, String)],
-) -> Result<(Option<Relation>, Option<DateTime<Utc>>), SourceError> {
-    let (mut one, mut looked_at) = (None, None);
-    for chunk in named.chunks(500) {
-        let places = vec!["(?, ?)"; chunk.len()].join(", ");
-        let sql = format!(
-            "SELECT COALESCE(NULL /*!80000 , CAST(UTC_TIMESTAMP(6) AS CHAR) */), t.* \
-             FROM (SELECT 1) AS one LEFT JOIN \
-               (SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE FROM information_schema.TABLES \
-                WHERE (TABLE_SCHEMA, TABLE_NAME) IN ({places}) AND ENGINE IS NOT NULL \
-                ORDER BY ENGINE = '{TRANSACTIONAL}' LIMIT 1) AS t ON TRUE"
-        );
-        let mut query = sqlx::query(AssertSqlSafe(sql));
-        for (schema, table) in chunk {
-            query = query.bind(schema).bind(table);
-        }
-        let row = query
-            .fetch_one(&mut *connection)
-            .await
-            .map_err(|error| failure(error, Stage::Query))?;
-        if let (None, Some(now)) = (looked_at, text(&row, 0)?) {
-            looked_at = Some(snapshot::moment(&now)?);
-        }
-        let (Some(schema), Some(table), Some(engine)) =
-            (text(&row, 1)?, text(&row, 2)?, text(&row, 3)?)
-        else {
-            continue;
-        };
-        if engine != TRANSACTIONAL {
-            return Err(without_snapshot(&format!("'{table}'"), &engine));
-        }
-        one = Some(Relation::Table(vec![schema, table]));
-    }
-    Ok((one, looked_at))
-}
-
-fn without_snapshot(table: &str, engine: &str) -> SourceError {
-    SourceError::new(
-        FailureCode::SchemaMismatch,
-        format!(
-            "table {table} cannot be read as of one moment: its storage engine is {engine}, \
-             not {TRANSACTIONAL}; ALTER TABLE … ENGINE = {TRANSACTIONAL} changes it"
-        ),
-    )
-}
-
-/// The first two names of every dotted chain of quoted names in a statement: a table with its
-/// schema wherever it is named in full, and other pairs, which are no tables. Texts, in which a
-/// quote may stand, are passed over.
-fn pairs(sql: &str, named: &mut BTreeSet<(String, String)>) {
-    let mut rest = sql;
-    let mut schema: Option<String> = None;
-    let mut chained = 0;
-    while let Some(start) = rest.find([QUOTE, TEXT_QUOTE]) {
-        let is_text = rest[start..].starts_with(TEXT_QUOTE);
-        let dotted = chained > 0 && &rest[..start] == ".";
-        let Some((name, after)) = unquoted(&rest[start..]) else { return };
-        rest = after;
-        if is_text {
-            chained = 0;
-            continue;
-        }
-        chained = if dotted { chained + 1 } else { 1 };
-        match (chained, schema.take()) {
-            (2, Some(schema)) => {
-                named.insert((schema, name));
-            }
-            (1, _) => schema = Some(name),
-            _ => {}
-        }
-    }
-}
-
-/// What stands in quotes at the beginning, and what comes after it. A doubled quote is one of
-/// the name or text; a backslash keeps the next character of a text from ending it.
-fn unquoted(quoted: &str) -> Option<(String, &str)> {
-    let mut characters = quoted.chars();
-    let quote = characters.next()?;
-    let mut name = String::new();
-    loop {
-        match characters.next()? {
-            '\\' if quote == TEXT_QUOTE => name.push(characters.next()?),
-            c if c != quote => name.push(c),
-            _ if characters.as_str().starts_with(quote) => name.extend(characters.next()),
-            _ => return Some((name, characters.as_str())),
-        }
-    }
-}
-
 /// A statement of quoted identifiers and the resource file's own query.
 pub(super) fn checked(sql: &str) -> Result<&str, SourceError> {
     if sql.contains('\0') {
         return Err(SourceError::new(FailureCode::SchemaMismatch, "a name or query holds a NUL"));
     }
     Ok(sql)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::pairs;
-
-    #[test]
-    fn tables_are_found_in_what_the_server_made_of_a_statement() {
-        let mut named = std::collections::BTreeSet::new();
-        pairs(
-            "select `s`.`t`.`id` AS `id`,`q`.`l` AS `l` from `s`.`t` join `s 2`.`a``b` `q` \
-             where `s`.`t`.`id` = `q`.`id`",
-            &mut named,
-        );
-        let named: Vec<(&str, &str)> =
-            named.iter().map(|(s, t)| (s.as_str(), t.as_str())).collect();
-        assert_eq!(named, [("q", "id"), ("q", "l"), ("s", "t"), ("s 2", "a`b")]);
-    }
-
-    #[test]
-    fn a_quote_in_a_text_of_the_statement_hides_no_table() {
-        for text in ["`", "it''s `", r"it\'s `", r"\\"] {
-            let mut named = std::collections::BTreeSet::new();
-            pairs(&format!("select 1 from `s`.`t` where ('{text}' <> `s`.`u`.`l`)"), &mut named);
-            let pair = |table: &str| ("s".to_owned(), table.to_owned());
-            assert_eq!(named, [pair("t"), pair("u")].into(), "{text}");
-        }
-    }
 }

@@ -34,7 +34,19 @@ async fn tables_without_snapshots_are_refused_by_name_wherever_they_are() {
                  CREATE VIEW loose_view AS SELECT s.id FROM safe_view AS s JOIN loose AS l ON l.id = s.id; \
                  CREATE VIEW one_row_view AS SELECT s.id FROM safe AS s JOIN one_row AS o ON o.id = s.id; \
                  CREATE VIEW quoted AS SELECT l.id FROM loose AS l WHERE CONCAT(l.id) <> '`'; \
-                 CREATE VIEW most AS SELECT max(o.id) AS id FROM one_row AS o",
+                 CREATE VIEW most AS SELECT max(o.id) AS id FROM one_row AS o; \
+                 CREATE TABLE none (id integer) ENGINE = MyISAM; \
+                 CREATE TABLE kept (id integer) ENGINE = MEMORY; INSERT INTO kept VALUES (1), (2); \
+                 CREATE VIEW united AS SELECT id FROM safe UNION ALL SELECT id FROM loose; \
+                 CREATE VIEW united_kept AS SELECT id FROM safe UNION ALL SELECT id FROM kept; \
+                 CREATE VIEW united_none AS SELECT id FROM safe UNION ALL SELECT id FROM none; \
+                 CREATE VIEW different AS SELECT DISTINCT id FROM loose; \
+                 CREATE VIEW grouped AS SELECT id FROM loose GROUP BY id; \
+                 CREATE ALGORITHM = TEMPTABLE VIEW copied AS SELECT id FROM loose; \
+                 CREATE VIEW around AS SELECT s.id FROM safe AS s JOIN different AS d ON d.id = s.id; \
+                 CREATE VIEW beside AS SELECT s.id FROM safe AS s \
+                   WHERE s.id > 0 OR EXISTS (SELECT 1 FROM none); \
+                 CREATE VIEW safe_twice AS SELECT DISTINCT s.id FROM safe_view AS s JOIN safe AS t ON s.id = t.id",
             )
             .await;
         let sub = format!(
@@ -42,7 +54,23 @@ async fn tables_without_snapshots_are_refused_by_name_wherever_they_are() {
             world.qualified("safe"),
             world.qualified("loose")
         );
+        let beside = format!(
+            "SELECT s.id FROM {} AS s WHERE s.id > 0 OR EXISTS (SELECT 1 FROM {} AS n)",
+            world.qualified("safe"),
+            world.qualified("none")
+        );
+        let beside_view = format!("SELECT b.id FROM {} AS b", world.qualified("united_none"));
         let relations = [
+            (world.table("united"), "loose"),
+            (world.table("united_kept"), "kept"),
+            (world.table("united_none"), "none"),
+            (world.table("different"), "loose"),
+            (world.table("grouped"), "loose"),
+            (world.table("copied"), "loose"),
+            (world.table("around"), "loose"),
+            (world.table("beside"), "none"),
+            (Relation::Query(beside), "none"),
+            (Relation::Query(beside_view), "none"),
             (world.table("loose"), "loose"),
             (world.table("one_row"), "one_row"),
             (world.table("loose_view"), "loose"),
@@ -62,8 +90,10 @@ async fn tables_without_snapshots_are_refused_by_name_wherever_they_are() {
             assert!(error.message.contains(&format!("'{name}'")), "{error}");
             assert!(error.message.contains("InnoDB"), "{error}");
         }
-        let wanted = ordered(selection(world.table("safe_view"), &[("id", Integer)]), "id");
-        assert_eq!(read_first(world, &wanted).await, ["1", "2"]);
+        for view in ["safe_view", "safe_twice"] {
+            let wanted = ordered(selection(world.table(view), &[("id", Integer)]), "id");
+            assert_eq!(read_first(world, &wanted).await, ["1", "2"]);
+        }
     })
     .await;
 }
@@ -131,8 +161,10 @@ async fn what_is_forbidden_or_unknown_names_neither_user_nor_host() {
         world
             .run(&format!(
                 "CREATE TABLE mine (id integer); CREATE TABLE theirs (id integer); \
+                 CREATE TABLE ours (id integer, secret integer); \
                  CREATE USER {user} IDENTIFIED BY 'right'; \
-                 GRANT SELECT ON {database}.mine TO {user}"
+                 GRANT SELECT ON {database}.mine TO {user}; \
+                 GRANT SELECT (id) ON {database}.ours TO {user}"
             ))
             .await;
         let with = |password: &str, path: &str| {
@@ -157,8 +189,12 @@ async fn what_is_forbidden_or_unknown_names_neither_user_nor_host() {
             assert!(error.message.contains("encrypted"), "{error}");
         }
         assert!(read(&with("right", database), &mine).await.expect("no rows").is_empty());
+        let ours = selection(world.table("ours"), &[("id", Integer)]);
+        assert!(read(&with("right", database), &ours).await.expect("no rows").is_empty());
         let theirs = selection(world.table("theirs"), &[("id", Integer)]);
+        let secret = selection(world.table("ours"), &[("secret", Integer)]);
         let cases = [
+            (with("right", database), &secret, FailureCode::SourceQueryFailed),
             (with("wrong", database), &mine, FailureCode::SourceUnreachable),
             (with("right", "mysql"), &mine, FailureCode::SourceUnreachable),
             (with("right", database), &theirs, FailureCode::SourceQueryFailed),

@@ -71,6 +71,24 @@ async fn texts_are_equal_when_their_characters_are() {
             let told = format!("bytes that are no text: {test:?}");
             assert_eq!(passing(world, "t", "bytes", Text, test).await, ids, "{told}");
         }
+        world
+            .run("INSERT INTO t (id, bytes) VALUES (8, x'616263ff646566'), (9, x'ff414243c389c3')")
+            .await;
+        let folded = |place, text: &str| Test::Like { place, text: text.into(), ignore_case: true };
+        for (test, ids) in [
+            (folded(Place::Anywhere, "DEF"), "8"),
+            (folded(Place::End, "Def"), "8"),
+            (folded(Place::Start, "ABC"), "8"),
+            (folded(Place::End, "abc"), ""),
+            (folded(Place::Anywhere, "abc"), "8 9"),
+            (folded(Place::Anywhere, "É"), "3 9"),
+            // Where the bytes are no text, only the letters of ASCII have two cases.
+            (folded(Place::Anywhere, "é"), "3"),
+            (folded(Place::Anywhere, "?"), "5"),
+        ] {
+            let told = format!("bytes that are no text, in any case: {test:?}");
+            assert_eq!(passing(world, "t", "bytes", Text, test).await, ids, "{told}");
+        }
         // Beyond the character set of the column a range is still a range.
         let above =
             Test::Range { from: Some(Bound { value: text("b€"), inclusive: true }), to: None };
@@ -121,10 +139,10 @@ async fn bounds_that_no_column_can_hold_still_divide_the_rows() {
                 "SET sql_mode = '', time_zone = '+00:00'; \
                  CREATE TABLE t (id integer, big bigint unsigned, bits bit(8), y year, f float, \
                                  d datetime, ts timestamp(6) null, flag tinyint(1), short time, \
-                                 fine decimal(40,30)); \
+                                 fine decimal(40,30), low bigint, wide bit(64)); \
                  INSERT INTO t VALUES \
-                   (1, 0, 0, 0, -1, '0000-00-00', '1970-01-01 00:00:01', 0, '-10:00:00', 0), \
-                   (2, 18446744073709551615, 255, 2026, 3e38, '9999-12-31', '2038-01-19 03:14:07', 2, '30:00:00', 1e-30)",
+                   (1, 0, 0, 0, -1, '0000-00-00', '1970-01-01 00:00:01', 0, '-10:00:00', 0, 0, 0), \
+                   (2, 18446744073709551615, 255, 2026, 3e38, '9999-12-31', '2038-01-19 03:14:07', 2, '30:00:00', 1e-30, -9223372036854775808, ~0)",
             )
             .await;
         let from = |value| Test::Range { from: Some(Bound { value, inclusive: true }), to: None };
@@ -138,6 +156,12 @@ async fn bounds_that_no_column_can_hold_still_divide_the_rows() {
             ("big", Integer, from(number("1e80")), ""),
             ("big", Integer, to(number("1e80")), "1 2"),
             ("big", Integer, from(number("-1")), "1 2"),
+            ("big", Integer, Test::In(vec![number("-1"), number("127.5")]), ""),
+            ("big", Integer, Test::In(vec![number("-1"), number("0"), number("0.5")]), "1"),
+            ("big", Integer, Test::In(vec![number("-1"), number("99999999999999999999999")]), ""),
+            ("low", Integer, Test::In(vec![number("9223372036854775808"), number("1e23")]), ""),
+            ("wide", Integer, Test::In(vec![number("-1"), number("0.5")]), ""),
+            ("wide", Integer, Test::In(vec![number("18446744073709551615"), number("0.5")]), "2"),
             ("big", Integer, Test::Equal(number("1e-50")), ""),
             ("big", Integer, to(number("1e-50")), "1"),
             ("fine", Decimal, from(number("1e-35")), "2"),

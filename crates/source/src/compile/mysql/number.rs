@@ -1,6 +1,6 @@
 //! Decimal digits as the server's DECIMAL takes them: at most 65, and fewer after the point.
 
-use super::operand::{Constant, Placed};
+use super::operand::{Constant, DECIMAL, Placed};
 
 /// Digits that a DECIMAL has.
 const MOST_DIGITS: usize = 65;
@@ -62,7 +62,7 @@ fn decimal(negative: bool, whole: &str, fraction: &str) -> Constant {
     } else {
         let scale = fraction.len();
         let precision = (whole.len() + scale).min(MOST_DIGITS);
-        format!("CAST(? AS DECIMAL({precision},{scale}))")
+        format!("{DECIMAL}({precision},{scale}))")
     };
     Constant { text, cast: cast.into() }
 }

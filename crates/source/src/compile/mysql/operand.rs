@@ -8,10 +8,20 @@ use outport_domain::selection::Value;
 
 use super::{Family, LEAST_MOST_FRACTION, number};
 
+/// How the cast of a [`Constant::is_decimal`] begins.
+pub(super) const DECIMAL: &str = "CAST(? AS DECIMAL";
+
 /// A text and what it is cast to; the text's variable stands for the `?`.
 pub(super) struct Constant {
     pub(super) text: String,
     pub(super) cast: Cow<'static, str>,
+}
+
+impl Constant {
+    /// Whether it is a number with a point, or one of more than 64 bits.
+    pub(super) fn is_decimal(&self) -> bool {
+        self.cast.starts_with(DECIMAL)
+    }
 }
 
 /// Where a value is among those that a column may hold.
