@@ -20,17 +20,25 @@ impl FromRequestParts<Arc<ApiState>> for Product {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<ApiState>) -> Result<Self, Refusal> {
-        let Some(value) = parts.headers.get("x-product-name") else { return Ok(Self(None)) };
+        let mut values = parts.headers.get_all("x-product-name").iter();
+        let Some(value) = values.next() else { return Ok(Self(None)) };
         let fits = |text: &&str| {
             (1..=100).contains(&text.len())
                 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
         };
         let product = value.to_str().ok().filter(fits).ok_or_else(|| {
-            let message = "X-Product-Name must have 1 to 100 letters, digits, '_' and '-'.";
-            Refusal::new(FetCode::Header, message.to_owned())
+            wrong("X-Product-Name must have 1 to 100 letters, digits, '_' and '-'.")
         })?;
+        // Which of two is meant, nobody knows.
+        if values.next().is_some() {
+            return Err(wrong("X-Product-Name must stand once."));
+        }
         Ok(Self(Some(product.to_ascii_lowercase())))
     }
+}
+
+fn wrong(message: &str) -> Refusal {
+    Refusal::new(FetCode::Header, message.to_owned())
 }
 
 impl Product {

@@ -155,7 +155,7 @@ impl FetCode {
             }
             Self::MissingField => "The body lacks a field; `fields` names each.",
             Self::Header => {
-                "A header is missing or wrong: no valid credential (401), one without the scope (403), or `X-Product-Name`."
+                "A header is missing or wrong: no valid credential (401), one without the scope (403), or `X-Product-Name`, also where it stands twice."
             }
             Self::PathParameter => "The id in the path is no UUID.",
             Self::QueryParameter => {
