@@ -198,7 +198,9 @@ async fn a_stored_connection_is_read_after_its_key_was_replaced_and_taken_away()
     let api = world.all_in_one().await;
     let job = api.export("entry").await;
     let failed = api.job_is(&job, "FAILED").await;
-    assert!(failed["failure"]["message"].to_string().contains("ledger"), "{failed}");
+    assert_eq!(failed["failure"]["code"], "SOURCE_UNREACHABLE", "{failed}");
+    let message = failed["failure"]["message"].to_string();
+    assert!(message.contains("'ledger'") && message.contains("key 1,"), "{failed}");
     stop(api).await;
 
     world.set("OUTPORT_OLD_ENC_KEYS", &format!("1:{old}"));

@@ -67,7 +67,9 @@ impl FailureCode {
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::SourceUnreachable => {
-                "The source database could not be reached. Check that it is up and that the connection's address and credentials are right."
+                "The source database could not be reached. Check that it is up and that the connection's address and credentials are right. \
+                 The message says so where the connection is gone, or where the worker lacks the key \
+                 that its credentials are sealed with."
             }
             Self::SourceQueryFailed => {
                 "The source database refused or broke off the query. The message says what it answered, or only the \

@@ -106,9 +106,9 @@ impl From<&Unusable> for Failure {
             Unusable::Unknown(_) | Unusable::Forbidden(_) => {
                 (FailureCode::SourceUnreachable, Disposition::Abandon)
             }
-            Unusable::NoHost(_) => (FailureCode::SourceUnreachable, Disposition::Retry),
-            Unusable::UnknownKey(..) | Unusable::Credentials(..) => {
-                (FailureCode::Internal, Disposition::Abandon)
+            // The next run may be a worker's that has been given the key already.
+            Unusable::NoHost(_) | Unusable::UnknownKey(..) => {
+                (FailureCode::SourceUnreachable, Disposition::Retry)
             }
             Unusable::Store(_) => (FailureCode::Internal, Disposition::Retry),
         };
