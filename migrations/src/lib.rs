@@ -25,6 +25,7 @@ mod m0011_stream_jobs;
 mod m0012_stream_access;
 mod m0013_outbox_indexes;
 mod m0014_job_products;
+mod m0015_job_connections;
 
 pub use sea_orm_migration::MigratorTrait;
 use sea_orm_migration::prelude::*;
@@ -51,6 +52,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0012_stream_access::Migration),
             Box::new(m0013_outbox_indexes::Migration),
             Box::new(m0014_job_products::Migration),
+            Box::new(m0015_job_connections::Migration),
         ]
     }
 }

@@ -79,6 +79,14 @@ pub fn products(stored: &[Connection]) -> Products {
     stored.iter().map(|one| (one.name.clone(), one.product.clone())).collect()
 }
 
+/// Stored connections by name, each by its id.
+pub type ConnectionIds = BTreeMap<String, ConnectionId>;
+
+/// The ids of these connections.
+pub fn ids(stored: &[Connection]) -> ConnectionIds {
+    stored.iter().map(|one| (one.name.clone(), one.id)).collect()
+}
+
 /// A stored connection. Its secrets are here only as they are stored: encrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {

@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 
 use crate::{
     caller::Caller,
-    connection::Products,
+    connection::{ConnectionIds, Products},
     failure::FailureCode,
     id::{CompanyId, CooperativeId, JobId, OrganizationId, ScheduleId},
     locale::Locale,
@@ -128,6 +128,8 @@ pub struct ExportJob {
     pub columns: Vec<String>,
     /// The stored connections that it was accepted to read; `None` where that was not kept yet.
     pub products: Option<Products>,
+    /// Which those of a facade job are; `None` of exports, and where that was not kept yet.
+    pub connection_ids: Option<ConnectionIds>,
     /// The `filters` member as sent, `{}` when there was none.
     pub filters: String,
     /// The same with relative dates as what they meant at the request; `None` when there are none.

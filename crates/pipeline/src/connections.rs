@@ -4,9 +4,11 @@
 //! its host is looked up here, so that the address that was allowed is the one that is dialled.
 
 mod denied;
+mod found;
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
+pub use found::Found;
 pub use ipnet::IpNet;
 use outport_contract::{
     credentials,
@@ -110,6 +112,7 @@ impl From<&Unusable> for Failure {
             Unusable::NoHost(_) | Unusable::UnknownKey(..) => {
                 (FailureCode::SourceUnreachable, Disposition::Retry)
             }
+            Unusable::Credentials(..) => (FailureCode::Internal, Disposition::Abandon),
             Unusable::Store(_) => (FailureCode::Internal, Disposition::Retry),
         };
         Self::new(code, error.to_string()).with_disposition(disposition)
@@ -164,19 +167,6 @@ impl Connections {
     /// Opens and seals secrets.
     pub fn credentials(&self) -> &KeyRing {
         &self.0.credentials
-    }
-
-    /// What may be read whole: a configured connection that is shared, or one of the
-    /// organization's.
-    pub async fn whole(
-        &self,
-        organization: OrganizationId,
-        name: &str,
-    ) -> Result<Usable, Unusable> {
-        match self.0.shared.get(name) {
-            Some(config) => Ok(Usable { config: config.clone(), default_schema: None }),
-            None => self.stored(organization, name).await,
-        }
     }
 
     /// One of the organization's.

@@ -26,14 +26,14 @@ use tokio::{
     time::Instant,
 };
 
-pub use prepare::{Fault, Part, Refused, Table, prepare};
+pub use prepare::{Fault, Part, Refused, Table, all_there, prepare};
 use result::{Rows, whole};
 
 use crate::{
     Pipeline,
     connections::Connections,
     output::{failed, verify},
-    run::{Ended, RunState, Target, source_failure, stalled},
+    run::{Ended, RunState, Target, source_failure, stalled, unusable},
 };
 
 /// Connections that are read at once.
@@ -70,8 +70,9 @@ pub(crate) async fn run_fetcher(
     let request = data_request::parse(&job.request).map_err(|errors| {
         failed(Failure::new(FailureCode::SchemaMismatch, prepare::sentence(&errors.into_vec())))
     })?;
-    let organization = job.scope.organization;
-    let parts = prepare(&facade.connections, organization, &request.connections).await;
+    let found = facade.connections.find_accepted(job).await;
+    let found = found.map_err(|error| unusable(error.into()))?;
+    let parts = prepare(&facade.connections, &found, &request.connections).await;
     let parts = parts.map_err(Ended::from)?;
 
     state.enter(Stage::Prepare);

@@ -24,6 +24,7 @@ pub(crate) use state::Target;
 
 use crate::{
     Pipeline,
+    connections::Unusable,
     output::{Output, verify},
 };
 
@@ -154,8 +155,7 @@ async fn source_of(
         return Ok(Arc::clone(configured));
     }
     let stored = pipeline.facade.connections.stored(job.scope.organization, name).await;
-    let usable =
-        stored.map_err(|error| Ended::Failed(Failure::from(&error), Some(Box::new(error))))?;
+    let usable = stored.map_err(unusable)?;
     let relation = spec.selection.relation.clone();
     spec.selection.relation = relation.within(usable.default_schema.as_deref());
     Ok(usable.source())
@@ -174,6 +174,10 @@ async fn open(
 }
 
 pub(crate) fn source_failure(error: SourceError) -> Ended {
+    Ended::Failed(Failure::from(&error), Some(Box::new(error)))
+}
+
+pub(crate) fn unusable(error: Unusable) -> Ended {
     Ended::Failed(Failure::from(&error), Some(Box::new(error)))
 }
 

@@ -38,7 +38,8 @@ pub const SAME_FOR: Duration = Duration::from_mins(5);
 const KEPT: Duration = Duration::from_hours(24 * 90);
 
 /// Inserts a job, unless its identity stands for one already. `None` when the stored connections
-/// that it reads are not those that were `seen`, or lead elsewhere now: nothing was written.
+/// of the names that it reads are not those that were `seen`, one for one, or lead elsewhere now:
+/// nothing was written, and no earlier job is the same.
 pub async fn submit(
     tx: &mut Tx,
     job: &NewJob,
@@ -48,18 +49,18 @@ pub async fn submit(
 ) -> Result<Option<Submitted>, StoreError> {
     let organization = job.scope.organization.uuid();
     turns::lock(tx, organization).await?;
+    // What a job of this kind has for columns are its connections.
+    let names: Vec<&str> = job.columns.iter().map(String::as_str).collect();
+    let stored = connections::named(tx.connection(), job.scope.organization, &names).await?;
+    if !are_the_same(seen, &stored) {
+        return Ok(None);
+    }
     let key = key_of(&identity);
     let now = tx.now().await?;
     if let Some(known) = known(tx.connection(), organization, key.clone(), now).await? {
         // Claims have passed over the locked turn row.
         tx.touch(Topic::Jobs);
         return Ok(Some(Submitted::Repeated(known)));
-    }
-    // What a job of this kind has for columns are its connections.
-    let names: Vec<&str> = job.columns.iter().map(String::as_str).collect();
-    let stored = connections::named(tx.connection(), job.scope.organization, &names).await?;
-    if !are_the_same(seen, &stored) {
-        return Ok(None);
     }
     let submitted = submit::submit(tx, job, None, queued_per_organization).await?;
     if let Submitted::Created(job) = &submitted {
@@ -70,7 +71,9 @@ pub async fn submit(
 
 /// Both in the order of their ids.
 fn are_the_same(seen: &[Connection], stored: &[Connection]) -> bool {
-    seen.len() == stored.len() && seen.iter().zip(stored).all(|(one, now)| one.reads_like(now))
+    let same =
+        |(one, now): (&Connection, &Connection)| one.product == now.product && one.reads_like(now);
+    seen.len() == stored.len() && seen.iter().zip(stored).all(same)
 }
 
 /// The job that an identity stands for, looked at without a lock: [`submit()`] decides.

@@ -1,9 +1,12 @@
 //! A job as its row, and back.
 
+use std::collections::BTreeMap;
+
 use outport_contract::job_event::Integrity;
 use outport_domain::{
+    connection::ConnectionIds,
     failure::FailureCode,
-    id::{CompanyId, CooperativeId, Id, JobId, OrganizationId, ScheduleId},
+    id::{CompanyId, ConnectionId, CooperativeId, Id, JobId, OrganizationId, ScheduleId},
     job::{
         Compression, ExportJob, FinishedFile, Format, JobKind, JobScope, JobStatus, Progress,
         Protection, ScopeType, Stage, Warnings,
@@ -15,6 +18,7 @@ use sea_orm::{
     ActiveModelBehavior as _, ActiveModelTrait as _, ColumnTrait as _, EntityTrait as _,
     Iterable as _, ModelTrait as _, QueryFilter as _,
 };
+use uuid::Uuid;
 
 use crate::{
     StoreError, Tx, caller_text,
@@ -87,6 +91,7 @@ pub fn of_new(job: &NewJob, now: i64) -> Result<Model, StoreError> {
             serde_json::to_string(&job.products)
                 .map_err(|error| StoreError::Refused(error.into()))?,
         ),
+        connection_ids: job.connection_ids.as_ref().map(ids_text).transpose()?,
     })
 }
 
@@ -116,6 +121,7 @@ pub fn read(row: &Model) -> Result<ExportJob, StoreError> {
             .map(serde_json::from_str)
             .transpose()
             .map_err(|_| StoreError::Corrupt("products are not texts by name".to_owned()))?,
+        connection_ids: row.connection_ids.as_deref().map(ids).transpose()?,
         filters: row.filters.clone(),
         resolved_filters: row.resolved_filters.clone(),
         request: row.request.clone(),
@@ -217,6 +223,18 @@ pub fn integrity(
         .and_then(|version| u16::try_from(version).ok())
         .ok_or_else(|| StoreError::Corrupt("a signature lacks its key's version".to_owned()))?;
     Ok(Some(Integrity::new(hmac.to_owned(), key_version)))
+}
+
+fn ids_text(ids: &ConnectionIds) -> Result<String, StoreError> {
+    let ids: BTreeMap<&str, Uuid> =
+        ids.iter().map(|(name, id)| (name.as_str(), id.uuid())).collect();
+    serde_json::to_string(&ids).map_err(|error| StoreError::Refused(error.into()))
+}
+
+fn ids(text: &str) -> Result<ConnectionIds, StoreError> {
+    let ids: BTreeMap<String, Uuid> = serde_json::from_str(text)
+        .map_err(|_| StoreError::Corrupt("connections are not ids by name".to_owned()))?;
+    Ok(ids.into_iter().map(|(name, id)| (name, ConnectionId::from_uuid(id))).collect())
 }
 
 fn failure(row: &Model) -> Result<Option<(FailureCode, String)>, StoreError> {

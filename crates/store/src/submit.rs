@@ -8,7 +8,7 @@ mod submitter;
 
 use outport_domain::{
     caller::Caller,
-    connection::Products,
+    connection::{ConnectionIds, Products},
     id::{JobId, ScheduleId},
     job::{Compression, ExportJob, Format, JobKind, JobScope},
     locale::Locale,
@@ -46,6 +46,8 @@ pub struct NewJob {
     pub columns: Vec<String>,
     /// The stored connections that it reads.
     pub products: Products,
+    /// Which those of a facade job are.
+    pub connection_ids: Option<ConnectionIds>,
     /// The `filters` member as sent.
     pub filters: String,
     /// The same with relative dates as what they meant at the request; `None` when there are none.

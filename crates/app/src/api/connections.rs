@@ -349,9 +349,9 @@ pub async fn validate_schema(
     let caller = whole_caller(caller, Permission::ConnectionsAdmin)?;
     let asked = data_request::parse_mapped_fields(&body).map_err(Refusal::fields)?;
     let names: Vec<&str> = asked.keys().map(String::as_str).collect();
-    let stored = connections::find_by_names(&state.store, caller.organization, &names).await?;
-    product.check_all(&stored)?;
-    let refused = prepare(&facade.connections, caller.organization, &asked).await.err();
+    let found = facade.connections.find(caller.organization, &names).await?;
+    product.check_all(&found.stored)?;
+    let refused = prepare(&facade.connections, &found, &asked).await.err();
     let (outcome, view) = match refused {
         None => (Outcome::Ok.status(), ValidationView::success()),
         Some(Refused::Fields(errors)) => {

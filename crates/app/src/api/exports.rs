@@ -127,6 +127,7 @@ pub async fn submit_job(
         split: spec.split.is_some(),
         columns: spec.columns.into_iter().map(|column| column.key).collect(),
         products,
+        connection_ids: None,
         filters: spec.filters,
         resolved_filters: spec.resolved_filters,
         request: body,

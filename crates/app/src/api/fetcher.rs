@@ -19,15 +19,18 @@ use axum::{
 use chrono::Utc;
 use outport_domain::{
     caller::{Caller, Permission},
-    connection::{Products, products},
+    connection::{Products, ids, products},
     data_request::{self, DataRequest},
     id::{JobId, OrganizationId},
     job::{Compression, ExportJob, Format, JobKind, JobScope, ScopeType},
     locale::Locale,
 };
-use outport_pipeline::{connections::Connections, fetcher::prepare};
+use outport_pipeline::{
+    connections::Connections,
+    fetcher::{all_there, prepare},
+};
 use outport_store::{
-    connections, fetcher,
+    fetcher,
     jobs::{self, CancelOutcome},
     submit::{NewJob, Submitted},
 };
@@ -127,8 +130,9 @@ pub async fn create(
     }
 }
 
-/// Looks at the databases, which takes its time, and submits the job only if its connections are
-/// still those that were looked at.
+/// Looks the connections up, once for everything that is decided about them, and then at their
+/// databases, which takes its time: the job is submitted only if its connections are still the
+/// same.
 async fn submit(
     state: &ApiState,
     facade: &Facade,
@@ -139,17 +143,20 @@ async fn submit(
     let organization = job.scope.organization;
     let names: Vec<&str> = request.connections.keys().map(String::as_str).collect();
     for _ in 0..LOOKS {
-        let seen = connections::find_by_names(&state.store, organization, &names).await?;
-        product.check_all(&seen)?;
-        let identity = request.identity_with(&seen).0;
+        let found = facade.connections.find(organization, &names).await?;
+        product.check_all(&found.stored)?;
+        all_there(&found)?;
+        let identity = request.identity_with(&found.stored).0;
         if let Some(known) = fetcher::known_job(&state.store, organization, identity).await? {
             return Ok(Submitted::Repeated(known));
         }
-        prepare(&facade.connections, organization, &request.connections).await?;
-        job.products = products(&seen);
+        prepare(&facade.connections, &found, &request.connections).await?;
+        job.products = products(&found.stored);
+        job.connection_ids = Some(ids(&found.stored));
         let most = state.limits.queued_per_organization;
         let mut tx = state.store.begin().await?;
-        if let Some(submitted) = fetcher::submit(&mut tx, &job, identity, &seen, most).await? {
+        if let Some(submitted) = fetcher::submit(&mut tx, &job, identity, &found.seen, most).await?
+        {
             tx.commit().await?;
             return Ok(submitted);
         }
@@ -179,6 +186,7 @@ fn new_job(application: String, caller: Caller, body: String, request: &DataRequ
         split: false,
         columns: request.connections.keys().cloned().collect(),
         products: Products::new(),
+        connection_ids: None,
         filters: request.filters.clone().unwrap_or_else(|| "{}".to_owned()),
         resolved_filters: None,
         request: body,

@@ -12,6 +12,7 @@ mod api_console;
 mod api_deliveries;
 mod api_exports;
 mod api_fetcher;
+mod api_fetcher_names;
 mod api_fetcher_runs;
 mod api_fetcher_schema;
 mod api_files;

@@ -7,7 +7,6 @@ use futures::{StreamExt as _, stream};
 use outport_domain::{
     data_request::{self, MAPPED_FIELDS, RealTable, TableRequest},
     failure::{Failure, FailureCode},
-    id::OrganizationId,
     json::{FieldCode, FieldError, FieldErrors},
     selection::Selection,
 };
@@ -15,8 +14,8 @@ use outport_source::{Source, SourceError, schema::Schema};
 
 use super::CONNECTIONS_AT_ONCE;
 use crate::{
-    connections::{Connections, Unusable},
-    run::Ended,
+    connections::{Connections, Found, Unusable},
+    run::{Ended, unusable},
 };
 
 /// What is read of one connection.
@@ -76,9 +75,7 @@ impl From<Refused> for Ended {
                     return Self::Failed(Failure::new(FailureCode::Internal, message), None);
                 };
                 match fault {
-                    Fault::Unusable(error) => {
-                        Self::Failed(Failure::from(&error), Some(Box::new(error)))
-                    }
+                    Fault::Unusable(error) => unusable(error),
                     Fault::Source(error) => super::of(&name, error),
                 }
             }
@@ -100,14 +97,24 @@ enum Looked {
     Fault(String, Fault),
 }
 
-/// Reads every part of a request against its database, a few at once. What is wrong with a
+/// Refuses a request that names connections which are not there. No database is asked.
+pub fn all_there(found: &Found) -> Result<(), Refused> {
+    let unknown = |name: &String| (name.clone(), Fault::Unusable(Unusable::Unknown(name.clone())));
+    match found.missing.as_slice() {
+        [] => Ok(()),
+        missing => Err(Refused::Connections(missing.iter().map(unknown).collect())),
+    }
+}
+
+/// Reads every part of a request against its database, a few at once: against those of the
+/// connections that were found, whatever their names stand for by now. What is wrong with a
 /// connection goes before what is wrong with fields.
 pub async fn prepare(
     connections: &Connections,
-    organization: OrganizationId,
+    found: &Found,
     request: &data_request::Connections,
 ) -> Result<Vec<Part>, Refused> {
-    let looks = request.iter().map(|(name, tables)| look(connections, organization, name, tables));
+    let looks = request.iter().map(|(name, tables)| look(connections, found, name, tables));
     let looks: Vec<_> = looks.collect();
     let looked: Vec<Looked> = stream::iter(looks).buffered(CONNECTIONS_AT_ONCE).collect().await;
     let (mut parts, mut errors, mut faults) = (Vec::new(), Vec::new(), Vec::new());
@@ -127,21 +134,21 @@ pub async fn prepare(
 
 async fn look(
     connections: &Connections,
-    organization: OrganizationId,
+    found: &Found,
     name: &str,
     request: &BTreeMap<String, TableRequest>,
 ) -> Looked {
-    let looked = look_at_all(connections, organization, name, request).await;
+    let looked = look_at_all(connections, found, name, request).await;
     looked.unwrap_or_else(|fault| Looked::Fault(name.to_owned(), fault))
 }
 
 async fn look_at_all(
     connections: &Connections,
-    organization: OrganizationId,
+    found: &Found,
     name: &str,
     request: &BTreeMap<String, TableRequest>,
 ) -> Result<Looked, Fault> {
-    let usable = connections.whole(organization, name).await.map_err(Fault::Unusable)?;
+    let usable = connections.usable(found, name).await.map_err(Fault::Unusable)?;
     let (schema, default_schema) = (usable.schema(), usable.default_schema.as_deref());
     let mut errors = FieldErrors::default();
     let mut tables = Vec::with_capacity(request.len());

@@ -281,6 +281,7 @@ impl World {
             split: spec.split.is_some(),
             columns: spec.columns.iter().map(|column| column.key.clone()).collect(),
             products: BTreeMap::new(),
+            connection_ids: None,
             filters: spec.filters,
             resolved_filters: spec.resolved_filters,
             request: body,

@@ -239,6 +239,7 @@ impl World {
             split: false,
             columns: vec!["code".to_owned()],
             products: std::collections::BTreeMap::new(),
+            connection_ids: None,
             filters: "{}".to_owned(),
             resolved_filters: None,
             request: asked.request.to_owned(),

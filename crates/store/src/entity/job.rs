@@ -62,6 +62,7 @@ pub struct Model {
     pub waiting_told: bool,
     pub position_told_at: i64,
     pub products: Option<String>,
+    pub connection_ids: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, EnumIter, DeriveRelation)]

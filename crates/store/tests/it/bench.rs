@@ -288,6 +288,7 @@ pub fn new_job(organization: OrganizationId) -> NewJob {
         split: false,
         columns: vec!["id".to_owned(), "total".to_owned()],
         products: std::collections::BTreeMap::new(),
+        connection_ids: None,
         filters: r#"{"total":{"operator":"GTE","value":10.10}}"#.to_owned(),
         resolved_filters: None,
         request: r#"{"resource":"order"}"#.to_owned(),

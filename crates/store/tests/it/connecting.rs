@@ -19,6 +19,7 @@ use crate::bench::{Bench, new_job};
 on_both_engines!(
     who_holds_a_connection_is_alone_with_it,
     a_job_is_submitted_to_what_was_seen_or_not_at_all,
+    an_earlier_job_is_not_the_same_once_its_connection_is_gone,
     who_deletes_a_connection_and_who_submits_a_job_come_one_after_the_other,
 );
 
@@ -77,8 +78,17 @@ async fn submit(store: &Store, connection: &Connection, seen: &[Connection]) -> 
     let job = job_of(connection);
     let mut identity = [0; 32];
     identity[..16].copy_from_slice(job.id.uuid().as_bytes());
+    submit_as(store, &job, identity, seen).await
+}
+
+async fn submit_as(
+    store: &Store,
+    job: &NewJob,
+    identity: [u8; 32],
+    seen: &[Connection],
+) -> Option<Submitted> {
     let mut tx = store.begin().await.expect("a transaction");
-    let submitted = fetcher::submit(&mut tx, &job, identity, seen, 100).await.expect("an answer");
+    let submitted = fetcher::submit(&mut tx, job, identity, seen, 100).await.expect("an answer");
     tx.commit().await.expect("a commit");
     submitted
 }
@@ -98,6 +108,23 @@ async fn a_job_is_submitted_to_what_was_seen_or_not_at_all(bench: Bench) {
     assert!(matches!(submitted, Some(Submitted::Created(_))), "{submitted:?}");
     assert_eq!(bench.count("SELECT COUNT(*) FROM jobs").await, 2);
     bench.assert_counters().await;
+}
+
+async fn an_earlier_job_is_not_the_same_once_its_connection_is_gone(bench: Bench) {
+    let store = &bench.store;
+    let connection = stored(store, "shop").await;
+    let (job, seen) = (job_of(&connection), std::slice::from_ref(&connection));
+    let submitted = submit_as(store, &job, [7; 32], seen).await;
+    assert!(matches!(submitted, Some(Submitted::Created(_))), "{submitted:?}");
+    let submitted = submit_as(store, &job, [7; 32], seen).await;
+    assert!(matches!(submitted, Some(Submitted::Repeated(_))), "{submitted:?}");
+    change(store, &connection, |held| held.product = Some("other".to_owned())).await;
+    assert_eq!(submit_as(store, &job, [7; 32], seen).await, None, "of another product");
+    let mut tx = store.begin().await.expect("a transaction");
+    let deleted = connections::delete(&mut tx, connection.organization, connection.id).await;
+    assert!(deleted.expect("an answer"));
+    tx.commit().await.expect("a commit");
+    assert_eq!(submit_as(store, &job, [7; 32], seen).await, None, "gone");
 }
 
 /// Deletes a connection that no job reads. Whether it did.
