@@ -208,7 +208,8 @@ fn public_url(s: &mut Settings, listen: SocketAddr) -> Url {
         Ok(url)
             if matches!(url.scheme(), "http" | "https")
                 && url.query().is_none()
-                && url.username().is_empty() =>
+                && url.username().is_empty()
+                && url.password().is_none() =>
         {
             url
         }
@@ -234,7 +235,7 @@ fn state(s: &mut Settings, data_dir: &Path) -> StoreConfig {
         acquire_timeout: Duration::from_secs(10),
     };
     if let Err(error) = config.check_url() {
-        s.wrong_secret("state.url", &format!("is not a valid URL: {error}"));
+        s.wrong_url("state.url", &error);
     }
     config
 }
@@ -287,8 +288,8 @@ fn objects(s: &mut Settings, data_dir: &Path) -> ObjectsConfig {
     ObjectsConfig::S3(Box::new(S3Config {
         prefix: s.optional("s3.prefix"),
         region: s.optional("s3.region"),
-        endpoint: s.optional_parsed("s3.endpoint", "a URL"),
-        public_endpoint: s.optional_parsed("s3.publicEndpoint", "a URL"),
+        endpoint: s.optional_url("s3.endpoint"),
+        public_endpoint: s.optional_url("s3.publicEndpoint"),
         path_style: s.flag("s3.pathStyle"),
         checksum: match s.one_of("s3.checksums", &["when_required", "when_supported"]).as_str() {
             "when_supported" => ChecksumMode::WhenSupported,
@@ -327,7 +328,7 @@ fn connections(s: &mut Settings, limits: &Limits) -> BTreeMap<String, SourceConf
             continue;
         };
         if let Err(error) = source.check() {
-            s.wrong_secret(&variable, &format!("is not a valid URL: {error}"));
+            s.wrong_url(&variable, &error);
         }
         connections.insert(name, source);
     }
@@ -337,7 +338,7 @@ fn connections(s: &mut Settings, limits: &Limits) -> BTreeMap<String, SourceConf
 fn jwt(s: &mut Settings) -> Option<JwtConfig> {
     let secret = s.optional("jwt.hs256Secret").map(|text| KeySource::Secret(text.into_bytes()));
     let file = s.optional("jwt.jwksFile").map(|path| KeySource::File(PathBuf::from(path)));
-    let url = s.optional_parsed("jwt.jwksUrl", "a URL").map(KeySource::Url);
+    let url = s.optional_url("jwt.jwksUrl").map(KeySource::Url);
     let claim = |s: &mut Settings, name: &str| s.text(&format!("jwt.claims.{name}"));
     let claims = ClaimNames {
         user: claim(s, "user"),

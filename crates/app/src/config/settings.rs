@@ -10,6 +10,7 @@ use std::{
 };
 
 use outport_contract::key::MasterKey;
+use url::Url;
 
 use super::variables::{VARIABLES, environment_name};
 
@@ -137,6 +138,18 @@ impl Settings {
         self.parsed(name, expected)
     }
 
+    /// A URL that is asked over HTTP.
+    pub(super) fn optional_url(&mut self, name: &str) -> Option<Url> {
+        const EXPECTED: &str = "an http or https URL";
+        let url: Url = self.optional_parsed(name, EXPECTED)?;
+        if !matches!(url.scheme(), "http" | "https") {
+            // `user:password@host` is a URL, too, of the scheme `user`.
+            self.wrong(name, &format!("must be {EXPECTED}"));
+            return None;
+        }
+        Some(url)
+    }
+
     pub(super) fn number(&mut self, name: &str) -> u64 {
         const MAY_BE_ZERO: [&str; 7] = [
             "limits.spoolBytesPerExport",
@@ -187,11 +200,10 @@ impl Settings {
             .collect()
     }
 
-    /// Notes a wrong value, and shows it.
+    /// Notes a wrong value, and shows it unless it may hold credentials.
     pub(super) fn wrong(&mut self, name: &str, rule: &str) {
         let value = self.text(name);
-        if value.is_empty() || (value.contains("://") && value.contains('@')) {
-            // Nothing to show, or a URL with credentials.
+        if value.is_empty() || may_hold_credentials(name, &value) {
             self.wrong_secret(name, rule);
             return;
         }
@@ -201,6 +213,15 @@ impl Settings {
     /// Notes a wrong value that must not be shown.
     pub(super) fn wrong_secret(&mut self, name: &str, rule: &str) {
         self.faults.push(format!("{name} ({}) {rule}", environment_name(name)));
+    }
+
+    /// Notes a URL that its parser refuses, without what the parser quotes of it.
+    pub(super) fn wrong_url(&mut self, name: &str, error: &str) {
+        let told = match (error.find('"'), error.rfind('"')) {
+            (Some(from), Some(to)) => format!("{}…{}", &error[..from], &error[to + 1..]),
+            _ => error.to_owned(),
+        };
+        self.wrong_secret(name, &format!("is not a valid URL: {told}"));
     }
 
     /// Whether nothing was wrong so far, so that rules between values can be judged.
@@ -218,6 +239,18 @@ impl Settings {
         let faults: Vec<String> =
             self.faults.into_iter().filter(|fault| seen.insert(fault.clone())).collect();
         if faults.is_empty() { Ok(()) } else { Err(ConfigError(faults)) }
+    }
+}
+
+/// Whether a value may hold a user and a password. Of what should be a URL, and is mistyped, nobody
+/// can say where they stand: it is shown only when it can be read, and has no place for them.
+fn may_hold_credentials(name: &str, value: &str) -> bool {
+    let is_to_be_url = name.starts_with(CONNECTIONS)
+        || ["url", "Url", "endpoint", "Endpoint"].iter().any(|end| name.ends_with(end));
+    if is_to_be_url {
+        value.contains(['@', '?']) || Url::parse(value).is_err()
+    } else {
+        value.contains("://") && value.contains('@')
     }
 }
 

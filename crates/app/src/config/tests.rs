@@ -42,6 +42,79 @@ fn a_database_url_that_can_be_read_is_taken() {
     }
 }
 
+#[test]
+fn what_a_url_says_of_tls_is_not_quoted() {
+    for (name, url) in [
+        ("connections.shop", "postgres://h/x?sslmode=CANARY7"),
+        ("connections.shop", "postgres://h/x?ssl-mode=%22CANARY7%22CANARY7"),
+        ("connections.shop", "mysql://h/y?ssl-mode=CANARY7"),
+        ("connections.shop", "mariadb://h/y?sslmode=CANARY7"),
+        ("state.url", "postgres://h/x?sslmode=CANARY7"),
+    ] {
+        let told = faults(name, url).join("\n");
+        let rule = "unknown value … for `ssl_mode`";
+        assert!(told.starts_with(name) && told.ends_with(rule), "{url}: {told:?}");
+        assert!(!told.to_uppercase().contains("CANARY"), "{told}");
+    }
+}
+
+#[test]
+fn a_url_that_is_mistyped_is_not_shown_and_one_that_holds_no_password_is() {
+    const WEB: &str = "must be an http or https URL";
+    let told = |settings: &[(&str, &str)]| {
+        let mut all = Settings::for_tests();
+        for (name, value) in settings {
+            all.set(name, value);
+        }
+        Config::from_settings(all).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    for url in [
+        "https//u:CANARY7@idp/jwks",
+        "u:CANARY7@idp/jwks",
+        "https:/ u:CANARY7@idp",
+        "//u:CANARY7@idp",
+        "https;//idp/CANARY7",
+        "https://idp:CANARY7/jwks",
+        "ftp://u:CANARY7@idp",
+        "ftp://idp?key=CANARY7",
+    ] {
+        for (name, rule) in [
+            ("publicUrl", "must be an http or https URL without credentials or query"),
+            ("jwt.jwksUrl", WEB),
+            ("s3.endpoint", WEB),
+            ("s3.publicEndpoint", WEB),
+            ("mail.url", "cannot be used: "),
+            ("broker.url", "cannot be used: "),
+            ("state.url", "must start with sqlite:// or postgres://"),
+            ("connections.shop", "must start with sqlite://"),
+        ] {
+            // An address may hold a blank.
+            if url.contains(' ') && rule == WEB {
+                continue;
+            }
+            let contract = [BROKER[1], BROKER[2], ("s3.bucket", "files")];
+            let broker = if name == "broker.url" { &contract[..2] } else { &contract[2..] };
+            let said = told(&[broker, &[(name, url)]].concat());
+            let variable = variables::environment_name(name);
+            assert!(said.contains(&format!("{name} ({variable}) {rule}")), "{url}: {said}");
+            assert!(!said.contains("CANARY"), "{said}");
+        }
+        // Where it means nothing it is not shown either.
+        let said = told(&[("s3.endpoint", url)]);
+        assert!(said.contains("means nothing without s3.bucket"), "{said}");
+        assert!(!said.contains("CANARY"), "{said}");
+    }
+    for url in ["https:u CANARY7@idp", "https://:CANARY7@idp", "https://u@idp?CANARY7"] {
+        let said = told(&[("publicUrl", url)]);
+        assert!(said.contains("publicUrl (OUTPORT_PUBLIC_URL) must be an http"), "{said}");
+        assert!(!said.contains("CANARY"), "{said}");
+    }
+    for (name, url) in [("publicUrl", "ftp://reports.example"), ("s3.endpoint", "minio:9000")] {
+        let said = told(&[("s3.bucket", "files"), (name, url)]);
+        assert!(said.contains(&format!("is '{url}' and {WEB}")), "{said}");
+    }
+}
+
 const BROKER: [(&str, &str); 3] = [
     ("broker.url", "amqp://user:hunter2@broker:5672"),
     ("streaming.enabled", "true"),
