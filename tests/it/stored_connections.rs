@@ -11,11 +11,14 @@ use outport_contract::{
 };
 use serde_json::{Value, json};
 
-use crate::harness::{
-    Api, PATIENCE, World,
-    process::{Env, Program, output},
-    shop, until,
-    world::{KEY, ORDERS},
+use crate::{
+    harness::{
+        Api, PATIENCE, World,
+        process::{Env, Program, output},
+        shop, until,
+        world::{KEY, ORDERS},
+    },
+    resource_files::Place,
 };
 
 /// Where clients manage connections.
@@ -213,6 +216,27 @@ async fn a_stored_connection_is_read_after_its_key_was_replaced_and_taken_away()
     let api = world.all_in_one().await;
     exports(&api).await;
     world.settled().await;
+}
+
+#[tokio::test]
+async fn credentials_of_another_key_under_the_version_in_use_are_named_by_rotate() {
+    let world = world().await;
+    let api = world.all_in_one().await;
+    let path = stored(&api, &ledger(&world)).await;
+    stop(api).await;
+    let mut place = Place::with("");
+    place.env = world.env.clone();
+    let rotate = ["keys", "rotate"];
+    place.outport(&rotate).await.is(0, "0 encrypted with key 1; 1 were already\n");
+
+    let other = outport(&world, &["keys", "generate"], &Env::new()).await;
+    place.env.insert("APP_ENC_KEY".to_owned(), other.trim().to_owned());
+    let came = place.outport(&rotate).await;
+    came.is(1, "0 encrypted with key 1; 0 were already\n");
+    came.is(1, "1 cannot be decrypted and stay as they are");
+    let id = path.rsplit('/').next().expect("an id");
+    came.is(1, &format!("connection {id}: the credentials were changed, or "));
+    came.is(1, "of another key of the same version\n");
 }
 
 async fn stop(mut api: Api) {

@@ -7,7 +7,7 @@ use std::{
 
 use clap::Subcommand;
 use outport_contract::{
-    credentials,
+    credentials::{self, NotOpened},
     key::{CREDENTIALS, EXTERNAL_HMAC, MasterKey},
     key_ring::KeyRing,
 };
@@ -56,7 +56,8 @@ pub(super) async fn run(
     }
 }
 
-/// What cannot be decrypted stays as it is, and is named.
+/// What cannot be decrypted stays as it is, and is named: also of the current key's version, under
+/// which another key may have been given.
 async fn rotate(keys: &KeyRing, store: &Store) -> Result<ExitCode, Failure> {
     let current = keys.current_version();
     let (mut rotated, mut others, mut failed) = (0, 0, 0);
@@ -68,12 +69,10 @@ async fn rotate(keys: &KeyRing, store: &Store) -> Result<ExitCode, Failure> {
             break;
         }
         for (id, sealed) in page {
-            if credentials::key_version(&sealed) == Some(current) {
-                others += 1;
-                continue;
-            }
             let owner = id.to_string();
+            let is_current = credentials::key_version(&sealed) == Some(current);
             match credentials::open(keys, &owner, &sealed) {
+                Ok(_) if is_current => others += 1,
                 Ok(secret) => {
                     let again = credentials::seal(keys, &owner, &secret);
                     let mut tx = store.begin().await?;
@@ -82,7 +81,11 @@ async fn rotate(keys: &KeyRing, store: &Store) -> Result<ExitCode, Failure> {
                     rotated += 1;
                 }
                 Err(error) => {
-                    writeln!(std::io::stderr(), "connection {id}: {error}")?;
+                    let or = match error {
+                        NotOpened::Forged => ", or are of another key of the same version",
+                        _ => "",
+                    };
+                    writeln!(std::io::stderr(), "connection {id}: {error}{or}")?;
                     failed += 1;
                 }
             }
