@@ -59,14 +59,28 @@ def member(value, *names):
     return value
 
 
+def whole(text):
+    """A whole number of a body. What is longer than any that is used stays the text that it is:
+    int() takes no more than 4300 digits."""
+    return int(text) if len(text) <= 20 else text
+
+
+def no_json(word):
+    """NaN and the infinities, which json takes otherwise."""
+    raise ValueError(f"{word} is no JSON")
+
+
 def read_job(body, routing_key, job_id):
     """What a body tells of the job that it is signed for."""
     try:
-        job = json.loads(body)
+        # As a text: of bytes, json takes UTF-16, UTF-32 and a byte order mark, too.
+        job = json.loads(body.decode(), parse_int=whole, parse_constant=no_json)
     except (ValueError, RecursionError) as error:
         raise Refused(f"unreadable: job {job_id}: {error}") from error
     if (member(job, "jobId"), f"job.{member(job, 'status')}") != (job_id, routing_key):
         raise Refused(f"unreadable: job {job_id}: its body tells of another event")
+    if "metadata" not in job:
+        raise Refused(f"unreadable: job {job_id}: it has no metadata")
     if routing_key == "job.failed":
         return job
     result, integrity = member(job, "result"), member(job, "result", "integrity")
@@ -76,7 +90,7 @@ def read_job(body, routing_key, job_id):
     rows, version = result.setdefault("rowCount", 0), integrity.setdefault("keyVersion", 1)
     fits = [
         # A bool is an int to Python.
-        type(rows) is int and rows >= 0,
+        type(rows) is int and 0 <= rows < 1 << 64,
         type(version) is int and 0 <= version < 1 << 16,
         isinstance(integrity.get("algorithm"), str),
         isinstance(integrity.get("signature"), str),
@@ -235,24 +249,29 @@ class Consumer:
 
     def download(self, job_id):
         """The bytes of a result as they come."""
-        received, is_whole = 0, False
-        while not is_whole:
+        received, size = 0, None
+        # An answer that ends before its time is no error to http.client, and one may break off
+        # behind the last byte: what counts is the size, where it is told.
+        while received != size:
             before = received
-            with self.open(job_id, received) as answer:
+            answer = self.open(job_id, received)
+            if answer is None:
+                return
+            with answer:
+                length = answer.headers["Content-Length"]
+                size = size if length is None else received + int(length)
                 while chunk := read_some(answer):
                     received += len(chunk)
                     yield chunk
-                # An answer that ends before its time is no error to http.client.
-                length = answer.headers["Content-Length"]
-                is_short = length is not None and received - before < int(length)
-                is_whole = chunk is not None and not is_short
+            if size is None and chunk is not None:
+                return
             # So ends a connection that breaks, and a file that is damaged further on. Asked for
             # the rest, Outport gives it, or says what is wrong with it.
-            if not is_whole and received == before:
+            if received == before != size:
                 raise ConnectionError(f"job {job_id}: the download breaks off")
 
     def open(self, job_id, start):
-        """The answer that brings a result from a byte on."""
+        """The answer that brings a result from a byte on, None where the result ends there."""
         request = urllib.request.Request(f"{self.url}/v1/exports/{job_id}/file")
         # Unredirected: the token is for Outport, not for the object store that it may lead to.
         request.add_unredirected_header("Authorization", f"Bearer {self.token}")
@@ -261,6 +280,8 @@ class Consumer:
         try:
             answer = urllib.request.urlopen(request, timeout=PATIENCE)
         except urllib.error.HTTPError as error:
+            if error.code == 416 and error.headers["Content-Range"] == f"bytes */{start}":
+                return None
             code = code_of(error)
             if error.code in (404, 410):
                 raise Refused(f"gone: job {job_id} has no file") from error

@@ -25,7 +25,11 @@ use outport_contract::{
         Delivery, HeaderValue, IntegrityError, ResultVerifier, SignatureError, Verified, Verifier,
     },
 };
-use reqwest::{Response, StatusCode, header::RANGE};
+use reqwest::{
+    Response, StatusCode,
+    header::{CONTENT_RANGE, RANGE},
+};
+use serde::Deserialize;
 use serde_json::Value;
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
@@ -195,10 +199,11 @@ impl Consumer {
         job: &JobCompleted,
         mut take: impl FnMut(&[u8]) -> std::io::Result<()>,
     ) -> Result<(), Failure> {
-        let mut received = 0;
+        let (mut received, mut size) = (0, None);
         loop {
             let before = received;
-            let mut answer = self.file(job, received).await?;
+            let Some(mut answer) = self.file(job, received).await? else { return Ok(()) };
+            size = answer.content_length().map(|length| received + length).or(size);
             let error = loop {
                 match answer.chunk().await {
                     Ok(Some(bytes)) => {
@@ -209,6 +214,10 @@ impl Consumer {
                     Err(error) => break error,
                 }
             };
+            // The connection ended behind the last byte: nothing is missing.
+            if size == Some(received) {
+                return Ok(());
+            }
             // So ends a connection that breaks, and a file that is damaged further on. Asked for
             // the rest, Outport gives it, or says what is wrong with it.
             if received == before {
@@ -217,8 +226,8 @@ impl Consumer {
         }
     }
 
-    /// The answer that brings a result from a byte on.
-    async fn file(&self, job: &JobCompleted, from: u64) -> Result<Response, Failure> {
+    /// The answer that brings a result from a byte on, `None` where the result ends there.
+    async fn file(&self, job: &JobCompleted, from: u64) -> Result<Option<Response>, Failure> {
         let url = format!("{}/v1/exports/{}/file", self.url, job.job_id);
         let mut request = self.outport.get(url).bearer_auth(&self.token);
         let mut expected = StatusCode::OK;
@@ -229,7 +238,11 @@ impl Consumer {
         let answer = request.send().await?;
         let status = answer.status();
         if status == expected {
-            return Ok(answer);
+            return Ok(Some(answer));
+        }
+        let range = answer.headers().get(CONTENT_RANGE);
+        if status == 416 && range.is_some_and(|range| *range == format!("bytes */{from}")) {
+            return Ok(None);
         }
         let problem: Option<Value> = answer.json().await.ok();
         let code = problem.as_ref().and_then(|problem| problem["code"].as_str());
@@ -251,13 +264,24 @@ fn later(job: &JobCompleted, status: StatusCode) -> Failure {
     Failure::Later(format!("job {}: Outport answers {status}", job.job_id).into())
 }
 
+/// The job of a body as it is written: an id has one text, though others can be read.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Named {
+    job_id: String,
+}
+
 /// The event that a body tells of, which must be the one that it is signed for.
 fn read(body: &[u8], verified: &Verified) -> Result<JobEvent, Failure> {
-    let unreadable =
-        |why: &str| Failure::Refused(format!("unreadable: job {}: {why}", verified.job_id));
-    let event = JobEvent::parse(body).map_err(|error| unreadable(&error.to_string()))?;
-    if (event.event_type(), event.job_id()) != (verified.event_type, verified.job_id) {
-        return Err(unreadable("its body tells of another event"));
+    let unreadable = |why: &dyn std::fmt::Display| {
+        Failure::Refused(format!("unreadable: job {}: {why}", verified.job_id))
+    };
+    // Of members that it does not know, the parser does not ask that.
+    let body = std::str::from_utf8(body).map_err(|error| unreadable(&error))?;
+    let event = JobEvent::parse(body.as_bytes()).map_err(|error| unreadable(&error))?;
+    let Named { job_id } = serde_json::from_str(body).map_err(|error| unreadable(&error))?;
+    if (event.event_type(), job_id) != (verified.event_type, verified.job_id.to_string()) {
+        return Err(unreadable(&"its body tells of another event"));
     }
     Ok(event)
 }

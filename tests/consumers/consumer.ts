@@ -141,12 +141,16 @@ function isCount(value: unknown): value is number {
 function readJob(body: Buffer, routingKey: string, jobId: string): JobEvent {
   let job: unknown;
   try {
-    job = JSON.parse(body.toString("utf8"));
+    // Fatal: what is not UTF-8 is not replaced. JSON.parse refuses the byte order mark.
+    job = JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(body));
   } catch (error) {
     throw new Refused(`unreadable: job ${jobId}: ${(error as Error).message}`);
   }
   if (member(job, "jobId") !== jobId || member(job, "status") !== routingKey.slice(4)) {
     throw new Refused(`unreadable: job ${jobId}: its body tells of another event`);
+  }
+  if (member(job, "metadata") === undefined) {
+    throw new Refused(`unreadable: job ${jobId}: it has no metadata`);
   }
   if (routingKey === "job.failed") {
     const code = member(job, "metadata", "error", "code");
@@ -174,13 +178,15 @@ async function codeOf(answer: Response): Promise<unknown> {
   }
 }
 
-/** The answer that brings a result from a byte on. */
-async function openFile(jobId: string, from: number): Promise<Response> {
+/** The answer that brings a result from a byte on, undefined where the result ends there. */
+async function openFile(jobId: string, from: number): Promise<Response | undefined> {
   const answer = await fetch(`${url}/v1/exports/${jobId}/file`, {
     headers: { authorization: `Bearer ${token}`, ...(from > 0 && { range: `bytes=${from}-` }) },
   });
   const { status } = answer;
   if (status === (from > 0 ? 206 : 200)) return answer;
+  const range = answer.headers.get("content-range");
+  if (status === 416 && range === `bytes */${from}`) return undefined;
   if (status === 404 || status === 410) throw new Refused(`gone: job ${jobId} has no file`);
   const code = await codeOf(answer);
   if (status === 500 && code === "FILE_DAMAGED") {
@@ -196,14 +202,23 @@ async function openFile(jobId: string, from: number): Promise<Response> {
 /** The bytes of a result as they come. */
 async function* download(jobId: string): AsyncGenerator<Uint8Array> {
   let received = 0;
+  let size: number | undefined;
   for (;;) {
     const before = received;
-    const reader = (await openFile(jobId, received)).body?.getReader();
+    const answer = await openFile(jobId, received);
+    if (!answer) return;
+    const length = answer.headers.get("content-length");
+    // What a proxy has encoded comes decoded: the length is of something else.
+    const isTold = length !== null && !answer.headers.has("content-encoding");
+    if (isTold) size = received + Number(length);
+    const reader = answer.body?.getReader();
     for (;;) {
       let bytes: Uint8Array | undefined;
       try {
         bytes = (await reader?.read())?.value;
       } catch (error) {
+        // The connection ended behind the last byte: nothing is missing.
+        if (received === size) return;
         // So ends a connection that breaks, and a file that is damaged further on. Asked for the
         // rest, Outport gives it, or says what is wrong with it.
         if (received === before) throw error;

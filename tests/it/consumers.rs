@@ -135,6 +135,7 @@ async fn consumes(command: impl Fn() -> Command) {
     aside::it_sets_aside_what_it_cannot_read(&consumer).await;
     aside::it_sets_aside_a_file_that_is_damaged_further_on(&consumer, &api).await;
     aside::it_goes_on_where_a_download_broke_off(&consumer).await;
+    aside::it_takes_a_file_whose_connection_ends_behind_the_last_byte(&consumer).await;
     aside::it_sets_aside_a_file_that_it_may_not_have(&consumer).await;
     it_takes_failures(&consumer, &api).await;
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     Consumer,
-    apis::{breaking, in_trouble},
+    apis::{breaking, closing, in_trouble},
     queue::Form,
     signed,
 };
@@ -46,10 +46,32 @@ fn changed(consumer: &Consumer<'_>, job: &str, path: &str, value: Value) -> Vec<
     body.to_string().into_bytes()
 }
 
+/// Bodies of a job that some reader of JSON takes, or that are of another form than ours.
+fn odd(consumer: &Consumer<'_>, job: &str) -> Vec<Vec<u8>> {
+    let good = changed(consumer, job, "jobId", job.into());
+    let text = String::from_utf8(good.clone()).expect("UTF-8");
+    let with = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from} in {text}");
+        text.replacen(from, to, 1).into_bytes()
+    };
+    let rows = format!("\"rowCount\":{ORDERS}");
+    vec![
+        [b"\xef\xbb\xbf", &*good].concat(),
+        text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+        [b"{\"unknown\":\"\xff\",", &good[1..]].concat(),
+        with("\"metadata\":{", "\"metadata\":{\"n\":NaN,"),
+        with("\"metadata\":{", "\"metadata\":{\"n\":-Infinity,"),
+        with("\"metadata\":", "\"unknown\":"),
+        with(&rows, &format!("\"rowCount\":{}", "9".repeat(20))),
+        with(&rows, &format!("\"rowCount\":{}", "9".repeat(5_000))),
+        changed(consumer, job, "jobId", job.to_uppercase().into()),
+    ]
+}
+
 pub async fn it_sets_aside_what_it_cannot_read(consumer: &Consumer<'_>) {
     let job = new_job();
     let with = |path: &str, value: Value| changed(consumer, &job, path, value);
-    let unreadable = [
+    let mut unreadable = vec![
         b"soon".to_vec(),
         b"\xff".to_vec(),
         b"[]".to_vec(),
@@ -72,6 +94,7 @@ pub async fn it_sets_aside_what_it_cannot_read(consumer: &Consumer<'_>) {
         with("result/integrity/keyVersion", json!(true)),
         with("result/integrity/keyVersion", json!(null)),
     ];
+    unreadable.extend(odd(consumer, &job));
     let dead = consumer.queue.waiting(&consumer.queue.dead).await;
     let mut running = consumer.start(&[]);
     for body in &unreadable {
@@ -82,7 +105,10 @@ pub async fn it_sets_aside_what_it_cannot_read(consumer: &Consumer<'_>) {
     consumer.queue.send(&with_body(consumer, &job, no_digits), Form::Texts).await;
     running.says(&format!("refused forged: job {job}: ")).await;
     // How a job failed is told as far as it can be read.
+    let digits = "9".repeat(5_000);
     for metadata in [
+        // Clients may send any number.
+        &*format!(r#"{{"n":{digits},"m":[-{digits}],"o":1.{digits}e9}}"#),
         r#"{"source":"a"}"#,
         r#"{"error":"lost"}"#,
         r#"{"error":{"message":"lost","code":7}}"#,
@@ -188,6 +214,33 @@ pub async fn it_goes_on_where_a_download_broke_off(consumer: &Consumer<'_>) {
     let mut running = consumer.start(&[("OUTPORT_URL", url.as_str())]);
     running.says(&format!("verified job {job}: {ORDERS} rows, HMAC ok\n")).await;
     assert_eq!(consumer.result(&job), Some(shop::expected(ORDERS)));
+    consumer.stop(running).await;
+}
+
+pub async fn it_takes_a_file_whose_connection_ends_behind_the_last_byte(consumer: &Consumer<'_>) {
+    let file = shop::expected(ORDERS);
+    let (job, message) = another(consumer);
+    consumer.queue.send(&message, Form::Texts).await;
+    // Who says that there is more has not given all.
+    let url = closing(file.clone(), &[], Some(file.len() + 1)).await;
+    let mut lost = consumer.start(&[("OUTPORT_URL", url.as_str())]).0;
+    assert!(!lost.end(PATIENCE).await.success(), "{}", lost.said());
+    assert_eq!(lost.said(), "");
+    consumer.queue.has(&consumer.queue.name, 1).await;
+
+    let unsaid = closing(file.clone(), &[], Some(file.len())).await;
+    let mut running = consumer.start(&[("OUTPORT_URL", unsaid.as_str())]);
+    running.says(&format!("verified job {job}: {ORDERS} rows, HMAC ok\n")).await;
+    assert_eq!(consumer.result(&job), Some(file.clone()));
+    consumer.stop(running).await;
+
+    // Where the size was told, nothing is asked for behind it.
+    let (job, message) = another(consumer);
+    let told = closing(file.clone(), &[10], None).await;
+    let mut running = consumer.start(&[("OUTPORT_URL", told.as_str())]);
+    consumer.queue.send(&message, Form::Texts).await;
+    running.says(&format!("verified job {job}: {ORDERS} rows, HMAC ok\n")).await;
+    assert_eq!(consumer.result(&job), Some(file));
     consumer.stop(running).await;
 }
 
