@@ -6,6 +6,8 @@ mod fuzz;
 mod golden;
 #[path = "it/job_events.rs"]
 mod job_events;
+#[path = "it/redaction.rs"]
+mod redaction;
 #[path = "it/results.rs"]
 mod results;
 #[path = "it/sealed.rs"]

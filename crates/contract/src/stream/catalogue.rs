@@ -182,6 +182,15 @@ fn present<'de, D: serde::Deserializer<'de>>(
 }
 
 impl StreamEventType {
+    /// Members of `data` that the family defines and that are no secrets, though their names say
+    /// so: the `key` of a module's content.
+    pub fn plain_members(&self) -> &'static [&'static str] {
+        match self.family {
+            Family::Module | Family::Retry => &["key"],
+            _ => &[],
+        }
+    }
+
     /// Whether `data` has what the family asks for: `job.*` its own `state`; `stage.*` a `stage`,
     /// `done` and `total` (numbers, or null where unknown); modules and `retry.scheduled` a
     /// `module`; `log.batch` sanitised `lines`. Other members are free.

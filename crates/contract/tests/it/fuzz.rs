@@ -56,7 +56,7 @@ fn fuzz_link_token() {
 }
 
 /// What messages of drivers are made of; a byte stands for one of them.
-const WORDS: [&str; 40] = [
+const WORDS: [&str; 60] = [
     "postgres://",
     "user",
     ":",
@@ -97,6 +97,26 @@ const WORDS: [&str; 40] = [
     "already exists",
     "to address",
     "Access denied",
+    "token",
+    "key",
+    "\\\"password\\\": ",
+    "=>",
+    "<password>",
+    "</",
+    "--token ",
+    "-u ",
+    "|\n  ",
+    "- ",
+    "Authorization: ",
+    "cookie=",
+    "basic ",
+    "{",
+    "}",
+    "[redacted]",
+    "-----BEGIN A-----",
+    "-----END A-----",
+    "%3A",
+    "1.234.567.890",
 ];
 
 fn message(bytes: &[u8]) -> String {
@@ -117,6 +137,10 @@ fn fuzz_redaction() {
             let with_secret = format!("{before} mysql://app:s3cr3t-w0rd@db.internal/x {after}");
             let told = redact(&with_secret);
             assert!(!told.contains("s3cr3t-w0rd") && !told.contains("db.internal"), "{told:?}");
+            // A word between, for the contract has the one after `lookup` go, a name too.
+            let quoted = format!("{before}\nx \"password\": \"s3cr3t-w0rd\"\n{after}");
+            let told = redact(&quoted);
+            assert!(!told.contains("s3cr3t-w0rd"), "{quoted:?} became {told:?}");
         }
     });
 }

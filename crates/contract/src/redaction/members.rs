@@ -1,0 +1,168 @@
+//! JSON without addresses and credentials: its texts one by one, and whole values whose members
+//! have the name of a secret.
+
+use serde_json::{Value, value::RawValue};
+
+use super::{REDACTED, further, names, redact};
+
+/// An object or array that the walk is in.
+struct Level {
+    is_array: bool,
+    /// The name under which its elements stand.
+    name: String,
+    /// It belongs to a member with the name of a secret.
+    is_secret: bool,
+}
+
+/// A block of PEM that began in an array and has not ended yet.
+struct OpenBlock {
+    /// How many levels there are within the array.
+    levels: usize,
+    /// Under which name its lines stand.
+    name: String,
+}
+
+struct Walk<'a> {
+    text: &'a str,
+    /// Members of the whole that are no secrets, whatever their names say.
+    plain: &'a [&'a str],
+    clean: String,
+    levels: Vec<Level>,
+    /// The member whose value comes next.
+    name: String,
+    block: Option<OpenBlock>,
+}
+
+/// The same JSON in one line, without addresses and credentials.
+///
+/// A member with the name of a secret has all texts and numbers of its value replaced, except
+/// those members of the outermost object that `plain` lists. A block of PEM may be told in lines
+/// of one array. Other numbers keep their digits, and members their names and order.
+///
+/// # Panics
+///
+/// Never: JSON stays JSON when its values change.
+pub fn redact_members(data: &RawValue, plain: &[&str]) -> Box<RawValue> {
+    let text = data.get();
+    let clean = String::with_capacity(text.len());
+    let (levels, name) = (Vec::new(), String::new());
+    let walk = Walk { text, plain, clean, levels, name, block: None };
+    RawValue::from_string(walk.run()).expect("JSON stays JSON when its values change")
+}
+
+impl Walk<'_> {
+    fn run(mut self) -> String {
+        let bytes = self.text.as_bytes();
+        let mut at = 0;
+        while let Some(byte) = bytes.get(at) {
+            let start = at;
+            at += 1;
+            match byte {
+                b'"' => {
+                    at = end_of_string(bytes, start);
+                    self.string(start, at);
+                }
+                b'-' | b'0'..=b'9' => {
+                    let of_a_number =
+                        |byte: &&u8| byte.is_ascii_alphanumeric() || b"+-.".contains(*byte);
+                    at = start + bytes[start..].iter().take_while(of_a_number).count();
+                    self.number(start, at);
+                }
+                b'{' | b'[' => self.open(char::from(*byte)),
+                b'}' | b']' => self.close(char::from(*byte)),
+                byte if byte.is_ascii_whitespace() => {}
+                // What is left of JSON is ASCII: commas, colons, true, false, null.
+                byte => self.clean.push(char::from(*byte)),
+            }
+        }
+        self.clean
+    }
+
+    fn open(&mut self, bracket: char) {
+        let level =
+            Level { is_array: bracket == '[', name: self.name(), is_secret: self.is_secret() };
+        self.levels.push(level);
+        self.clean.push(bracket);
+    }
+
+    fn close(&mut self, bracket: char) {
+        self.levels.pop();
+        if self.block.as_ref().is_some_and(|block| block.levels > self.levels.len()) {
+            self.block = None;
+        }
+        self.clean.push(bracket);
+    }
+
+    fn string(&mut self, start: usize, end: usize) {
+        let raw = &self.text[start..end];
+        let is_name = self.text[end..].trim_start().starts_with(':');
+        let Ok(text) = serde_json::from_str::<String>(raw) else {
+            return self.clean.push_str(raw);
+        };
+        if is_name {
+            // A name is its producer's word for a thing, and stays.
+            self.clean.push_str(raw);
+            self.name = text;
+            return;
+        }
+        let is_of_a_block = self.is_of_a_block(&text);
+        let is_gone = !text.is_empty() && (self.is_secret() || is_of_a_block);
+        let clean = if is_gone { REDACTED.to_owned() } else { redact(&text) };
+        self.clean.push_str(&Value::from(clean).to_string());
+    }
+
+    fn number(&mut self, start: usize, end: usize) {
+        let number = &self.text[start..end];
+        if self.is_secret() && !names::is_count(&self.name(), number) {
+            self.clean.push_str(&Value::from(REDACTED).to_string());
+        } else {
+            self.clean.push_str(number);
+        }
+    }
+
+    /// The member's name that the next value stands under.
+    fn name(&self) -> String {
+        match self.levels.last() {
+            Some(level) if level.is_array => level.name.clone(),
+            _ => self.name.clone(),
+        }
+    }
+
+    fn is_secret(&self) -> bool {
+        let Some(level) = self.levels.last() else { return false };
+        let is_plain = self.levels.len() == 1 && self.plain.contains(&self.name.as_str());
+        level.is_secret || (!level.is_array && !is_plain && names::is_secret_member(&self.name))
+    }
+
+    /// Whether `text` belongs to a block of PEM that began in an element before it.
+    fn is_of_a_block(&mut self, text: &str) -> bool {
+        let name = self.name();
+        let (begins, ends) = further::pem(text);
+        if let Some(block) = &self.block {
+            let belongs = block.name == name;
+            if belongs && ends {
+                self.block = None;
+            }
+            return belongs;
+        }
+        let array = self.levels.iter().rposition(|level| level.is_array);
+        if let Some(array) = array.filter(|_| begins && !ends) {
+            self.block = Some(OpenBlock { levels: array + 1, name });
+        }
+        false
+    }
+}
+
+/// Right after the closing quote of the string that opens at `quote`.
+fn end_of_string(bytes: &[u8], quote: usize) -> usize {
+    let mut escaped = false;
+    for (at, byte) in bytes.iter().enumerate().skip(quote + 1) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return at + 1,
+            _ => {}
+        }
+    }
+    bytes.len()
+}

@@ -1,0 +1,149 @@
+//! `name: value`, however it is written: a name, the quotes around it, a separator, and a value in
+//! quotes, in brackets, in a block of lines, or up to white space. What the name of a secret leads
+//! to is taken out.
+//!
+//! Each place of a text is looked at a fixed number of times.
+
+use std::ops::Range;
+
+use super::{
+    REDACTED,
+    names::{self, Kind},
+    value::{self, Name},
+};
+
+/// Bytes of white space and attributes that an element's name may be followed by.
+const TAG_BYTES: usize = 256;
+/// Bytes before a name that are looked at.
+const BEFORE_BYTES: usize = 40;
+/// What closes a name's quotes, besides quotes: of a form, of HTML, of an index.
+const CLOSING: [&str; 9] = ["\\", "\"", "'", "`", "]", "%22", "%27", "&quot;", "&#39;"];
+/// How elements are written, and how they are in a text within another.
+const TAGS: [(&str, &str, &str); 2] = [("<", ">", "</"), ("&lt;", "&gt;", "&lt;/")];
+
+/// Where the last element of each way ends, so that no search for one is in vain.
+type LastEnds = [Option<usize>; TAGS.len()];
+
+/// The text without the values that its names call secrets.
+pub(super) fn redact(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let last_ends = TAGS.map(|(.., ending)| text.rfind(ending));
+    let (mut copied, mut at) = (0, 0);
+    while let Some(name) = next_name(text, at) {
+        at = name.end;
+        if let Some(secret) = secret_after(text, name, &last_ends) {
+            clean.push_str(&text[copied..secret.start]);
+            clean.push_str(REDACTED);
+            copied = secret.end;
+            at = secret.end;
+        }
+    }
+    clean.push_str(&text[copied..]);
+    clean
+}
+
+/// The next run of what names are made of.
+fn next_name(text: &str, from: usize) -> Option<Range<usize>> {
+    let of_a_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-".contains(byte);
+    let bytes = text.as_bytes();
+    let start = from + bytes[from..].iter().position(of_a_name)?;
+    let length = bytes[start..].iter().position(|byte| !of_a_name(byte));
+    Some(start..length.map_or(text.len(), |length| start + length))
+}
+
+fn secret_after(text: &str, run: Range<usize>, last_ends: &LastEnds) -> Option<Range<usize>> {
+    let name = &text[run.clone()];
+    let before = &text[text.floor_char_boundary(run.start.saturating_sub(BEFORE_BYTES))..run.start];
+    let is_option = name.starts_with('-');
+    let bare = name.trim_start_matches('-');
+    if is_option && ["u", "U", "user", "proxy-user"].contains(&bare) {
+        // A list is no user.
+        let is_list = text[run.end..].trim_start().starts_with(['[', '{']);
+        let value = if is_list { None } else { argument(text, run.end) };
+        return value.filter(|value| text[value.clone()].contains(':'));
+    }
+    let kind = names::kind(bare, before)?;
+    if kind == Kind::Secret
+        && let Some(content) = content(text, before, run.end, last_ends)
+    {
+        return Some(content);
+    }
+    let Some((separator, from, is_quoted)) = separator(text, run.end) else {
+        return if is_option && kind != Kind::Place { argument(text, run.end) } else { None };
+    };
+    if kind == Kind::Place && !separator.starts_with('=') {
+        return None;
+    }
+    let start = run.start;
+    let found =
+        value::find(text, from, &Name { start, is_quoted, is_header: kind == Kind::Header });
+    let found = found?;
+    let value = &text[found.clone()];
+    // MySQL says no more than whether there was one.
+    let is_told = ["YES)", "NO)"].contains(&value)
+        || names::is_count(bare, value)
+        || (kind == Kind::Place
+            && bare.to_ascii_lowercase().ends_with("server")
+            && names::is_short_number(value, 5));
+    (!is_told).then_some(found)
+}
+
+/// What separates a name that ends at `end` from its value, where that begins, and whether the
+/// name stands in quotes.
+fn separator(text: &str, end: usize) -> Option<(&str, usize, bool)> {
+    let mut rest = &text[end..];
+    while let Some(closing) = CLOSING.iter().find(|closing| rest.starts_with(**closing)) {
+        rest = &rest[closing.len()..];
+    }
+    let is_quoted = rest.len() < text.len() - end;
+    rest = rest.trim_start();
+    let length = match rest.as_bytes() {
+        // A path, as in Rust.
+        [b':', b':', ..] => return None,
+        [b':' | b'=', ..] => rest.len() - rest.trim_start_matches([':', '=', '>', '~']).len(),
+        [b'-', b'>', ..] => 2,
+        [b'%', b'3', b'a' | b'A' | b'd' | b'D', ..] => 3,
+        _ => return None,
+    };
+    Some((&rest[..length], text.len() - rest.len() + length, is_quoted))
+}
+
+/// What follows an option of a command: `--token S`.
+fn argument(text: &str, end: usize) -> Option<Range<usize>> {
+    let rest = text[end..].trim_start_matches([' ', '\t']);
+    let is_apart = rest.len() < text.len() - end;
+    if !is_apart || rest.starts_with(['-', '\n', '\r']) {
+        return None;
+    }
+    let name = Name { start: end, is_quoted: false, is_header: false };
+    value::find(text, text.len() - rest.len(), &name)
+}
+
+/// What is in an element whose name ends at `end`: `<password>S</password>`.
+fn content(text: &str, before: &str, end: usize, last_ends: &LastEnds) -> Option<Range<usize>> {
+    let named = before.strip_suffix(':').map(|before| {
+        before.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || "_-".contains(c))
+    });
+    let before = named.unwrap_or(before);
+    let way = TAGS.iter().position(|(open, ..)| before.ends_with(open))?;
+    let (_, close, ending) = TAGS[way];
+    let attributes = &text[end..text.floor_char_boundary((end + TAG_BYTES).min(text.len()))];
+    let length = attributes.find(close)?;
+    let attributes = &attributes[..length];
+    let is_tag = attributes.is_empty() || attributes.starts_with(char::is_whitespace);
+    if !is_tag || attributes.contains('<') || attributes.ends_with('/') {
+        return None;
+    }
+    let start = end + length + close.len();
+    let is_open = !text[start..].starts_with(char::is_whitespace);
+    let is_ended = last_ends[way].is_some_and(|last| start <= last);
+    let length = match is_ended.then(|| text[start..].find(ending)).flatten() {
+        Some(length) => length,
+        // Cut off, or a mere placeholder.
+        None if is_open => value::run_end(text, start) - start,
+        None => return None,
+    };
+    // Attributes may have names of secrets, too.
+    let from = if attributes.is_empty() { start } else { end };
+    (length > 0).then_some(from..start + length)
+}

@@ -1,0 +1,318 @@
+//! What redaction takes out of texts and of the members of JSON, and what it leaves.
+
+use outport_contract::redaction::{redact, redact_members};
+use serde_json::value::RawValue;
+
+/// What `§` stands for.
+const SECRET: &str = "Zq7xV2m9LkP4";
+
+/// Texts with a secret, however its name and its value are written.
+const NAMED: &[&str] = &[
+    "cookie=§",
+    "cookie=a=1; b=§",
+    "key=§",
+    "key: §",
+    "/cb?key=§",
+    "GET /cb?state=1&key=§ HTTP/1.1",
+    "tokens=[§]",
+    "tokens: [a, §]",
+    "login --token §",
+    "login --password § now",
+    "login --password 'a b §'",
+    "password: \"a b §\"",
+    "password: 'a b §'",
+    "password: \"a \\\" §\"",
+    "password: Some(\"a b §\")",
+    "password: \"\"\"a b §\"\"\"",
+    "password: “a b §”",
+    "password := §",
+    "password := \"a b §\"",
+    "password = §",
+    "password -> §",
+    ":password => '§'",
+    ":password => 'a b §'",
+    "password=N'a b §'",
+    "Authorization: AWS4-HMAC-SHA256 Credential=AKIA/x, SignedHeaders=host, Signature=§",
+    "Authorization: Digest username=\"u\", response=\"§\"",
+    "Proxy-Authorization: Digest username=\"u\", response=\"§\"\nnext",
+    "Authorization: Bearer a b §",
+    "Authorization: §",
+    "Authorization:\n  Bearer §",
+    "password: |\n  §",
+    "db:\n  password: |-\n    a b\n\n    §\n  port: 1",
+    "password: >\r\n  a b\r\n  §\r\n",
+    "password: !vault |\n  a b §",
+    "password: !!str §",
+    "tokens:\n- a b\n- §\n",
+    "credentials:\n  user: a\n  pin: §\nnext",
+    "password:\u{a0}§",
+    "password:\n§",
+    r#"{\"password\":\"§\"}"#,
+    r#"{\"password\":\"a b §\"}"#,
+    r#"{\\\"password\\\":\\\"a b §\\\"}"#,
+    r#"{\"password\":\"a \\\" b §\"}"#,
+    "{'password': '§'}",
+    "{'X-Api-Key': '§'}",
+    "{'Authorization': 'Token §'}",
+    r#"{"Authorization": ["Basic §"]}"#,
+    "map[Authorization:[Bearer a b §]]",
+    r#""password": ["§"]"#,
+    r#""password": ["a ] b", "c d", "§"]"#,
+    r#""password": {"value": "a §"}"#,
+    r#""password" = "§""#,
+    r#""password"=>"§""#,
+    r#"config["password"] = "a b §""#,
+    "`password`: `a b §`",
+    "password%22%3A%22§%22",
+    "/cb?password%3D§",
+    "&quot;password&quot;:&quot;§&quot;",
+    "<password>§</password>",
+    "<password>a b §</password>",
+    "<ns:password type=\"text\">a b §</ns:password>",
+    "&lt;password&gt;a b §&lt;/password&gt;",
+    "<password>§",
+    "<credentials password=\"a b §\">c</credentials>",
+    "<credentials password=\"a b §\"/>",
+    "pass: §",
+    "passwd=§",
+    "DB_PASS=§",
+    "dbPass: §",
+    "pw: §",
+    "pwd=§",
+    "sessionid=§",
+    "session_id: §",
+    "JSESSIONID=§",
+    "AccountName=a;AccountKey=§;x",
+    "AccountKey: §",
+    "x-functions-key: §",
+    "api keys: §",
+    "clientSecret: §",
+    "CREATE USER a IDENTIFIED BY '§'",
+    "ALTER USER a IDENTIFIED WITH caching_sha2_password BY 'a b §'",
+    "CREATE ROLE a LOGIN PASSWORD 'a b §'",
+    "curl -u me:§ x",
+    "curl -u 'me:a b §' x",
+    "curl --proxy-user me:§ x",
+    "User Id=§",
+    "secret: token = §",
+    "secret: token: \"a b §\"",
+    "host=\npassword: §",
+];
+
+/// Texts in which the secret's form tells it.
+const FORMED: &[&str] = &[
+    "basic §",
+    "Basic dXNlcjpwYXNz§==",
+    "u:ab/§@h:5432",
+    "dsn u:§/b@h/db",
+    "https%3A%2F%2Fu%3A§%40h",
+    "x=https%253A%252F%252Fu%253A§%2540h",
+    "u%3A§%40h",
+    "AIzaSyA0123456789012345678§",
+    "npm_0123456789abcdef§",
+    "SG.0123456789.§0123456789",
+    "rk_live_0123456789abcdef§",
+    "xapp-1-A0123456789abcdef-§",
+    "hf_0123456789abcdef§",
+    "shpat_0123456789abcdef§",
+    "pypi-AgEIcHlwaS5vcmc§",
+    "dop_v1_0123456789abcdef§",
+    "hvs.0123456789abcdef§",
+    "AGE-SECRET-KEY-1§",
+    "xopt_0123456789abcdefghijklmnopqrstuvwxyzABCDEF§",
+    "_opt_0123456789abcdefghijklmnopqrstuvwxyzABCDEF§",
+    "MIIE\n§\n-----END RSA PRIVATE KEY----- read",
+    "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\n§\n---- END SSH2 ENCRYPTED PRIVATE KEY ----",
+    "private_key: -----BEGIN PRIVATE KEY-----\n§\n-----END PRIVATE KEY-----",
+];
+
+/// Texts that only look like those.
+const SURVIVORS: &[&str] = &[
+    "title: \"Hello world\"",
+    "tokens: 1500",
+    "max_tokens=1500, temperature=1",
+    "\"promptTokens\": 1500}",
+    "server=3",
+    "1.234.567.890 rows",
+    "123.456.789.012 bytes",
+    "R$ 1.234.567.890,00",
+    "to:me@example.com",
+    "mailto:me@example.com",
+    "15:30@office",
+    "a::b",
+    "dead::beef",
+    "1:2:3:4:5:6:7:8",
+    "value \"a\" is b",
+    "role \"admin\" granted",
+    "secretary: Ann",
+    "bypass: yes",
+    "tokenizer: bpe",
+    "primary key: id",
+    "routing key: export.failed",
+    "idempotencyKey: a-1",
+    "keys: a, b",
+    "keyword: x",
+    "monkey=3",
+    "token::Kind and secret::Key",
+    "password authentication failed",
+    "\"password\":null",
+    "basic authentication, Basic Authentication",
+    "use -u root",
+    "the password is wrong, the token has expired",
+    "<title>Hello</title>",
+];
+
+/// What the contract's rules ask for, or what its own words do not tell from a secret.
+const TAKEN_ALL_THE_SAME: &[(&str, &str)] = &[
+    ("version 1.2.3.4", "version [redacted]"),
+    ("user=5 rows", "user=[redacted] rows"),
+    ("1.234.10.10.10 and 192.168.100.200", "[redacted].10 and [redacted]"),
+    ("role \"app\" does not exist", "role \"[redacted]\" does not exist"),
+    ("error: \"ana\"", "error: \"[redacted]\""),
+];
+
+/// What is left around the values that are taken out.
+const AROUND: &[(&str, &str)] = &[
+    (r#"{"password":9182736450,"a":"b c"}"#, r#"{"password":[redacted],"a":"b c"}"#),
+    (r#"{"password":"a b","n":1}"#, r#"{"password":[redacted],"n":1}"#),
+    (r#"{\"password\":\"a b\",\"n\":1}"#, r#"{\"password\":[redacted],\"n\":1}"#),
+    ("{'token': 'a b', 'n': 1}", "{'token': [redacted], 'n': 1}"),
+    ("a:\n  password: |\n    b c\n  port: 1", "a:\n  password: [redacted]\n  port: 1"),
+    ("<password>a b</password><n>1</n>", "<password>[redacted]</password><n>1</n>"),
+    ("Authorization: Digest a=\"b\", c=\"d\"\nnext", "Authorization: Digest [redacted]\nnext"),
+    ("login --token abc --url x", "login --token [redacted] --url x"),
+    ("GET /cb?key=a&b=c HTTP/1.1", "GET /cb?key=[redacted] HTTP/1.1"),
+];
+
+#[test]
+fn no_secret_stays_whatever_stands_around_it() {
+    for template in NAMED.iter().chain(FORMED) {
+        for around in ["@", "at 12:00 @", "(@)", "@ and more\nthan that", "a \"b\" @", "é: @"] {
+            let text = around.replace('@', template).replace('§', SECRET);
+            let told = redact(&text);
+            assert!(!told.contains(SECRET), "{text:?} became {told:?}");
+            assert_eq!(redact(&told), told, "from {text:?}");
+        }
+    }
+}
+
+#[test]
+fn what_only_looks_like_a_secret_survives() {
+    for text in SURVIVORS {
+        assert_eq!(redact(text), *text);
+    }
+}
+
+#[test]
+fn what_stands_around_a_secret_stays() {
+    for (text, expected) in TAKEN_ALL_THE_SAME.iter().chain(AROUND) {
+        assert_eq!(redact(text), *expected, "from {text:?}");
+    }
+}
+
+/// The work grows with the length: what is quadratic in it would not end within a test's time.
+#[test]
+fn long_texts_of_half_open_values_end() {
+    let pieces = [
+        "password: ",
+        "password=\"",
+        "password='\\",
+        "token: [",
+        "-u [",
+        "-u 'a ",
+        "<password> ",
+        "<password>",
+        "password: |\n",
+        "password:\n\n",
+        "\\\"password\\\":\\\"",
+        "key=(\"",
+        "Authorization: [",
+        "a:b",
+        "u:p/",
+        "1.234.567.890.",
+        "-----BEGIN A-----",
+        "password: !! ",
+        "a%3A",
+        "value \"",
+        "error: \"",
+        "\\",
+        "key",
+        "_",
+    ];
+    for piece in pieces {
+        let text = piece.repeat(32 * 1024 / piece.len());
+        let told = redact(&text);
+        assert_eq!(redact(&told), told, "from many {piece:?}");
+    }
+}
+
+fn members(text: &str, plain: &[&str]) -> String {
+    let data = RawValue::from_string(text.to_owned()).expect("JSON");
+    redact_members(&data, plain).get().to_owned()
+}
+
+#[test]
+fn texts_are_redacted_and_nothing_else_changes() {
+    for text in [
+        r#"{"a":1.10,"b":[true,null,"plain"],"c":{"d":"é\n\"q\""}}"#,
+        r#"{"big":12345678901234567890.50,"e":" "}"#,
+        "[]",
+        r#"{"tokens":1500,"keys":["a"],"idempotencyKey":"a","cursor":"b","title":"Hello \"you\""}"#,
+        r#"{"password":null,"token":true,"secret":""}"#,
+    ] {
+        assert_eq!(members(text, &[]), text);
+    }
+    assert_eq!(members("{ \"a\" :\r\n[ 1 ,\t\"b c\" ] }", &[]), r#"{"a":[1,"b c"]}"#);
+    assert_eq!(
+        members(
+            r#"{"url":"x\\","note":"at postgres://u:p@h/db now","10.0.0.1":"10.0.0.1:5432"}"#,
+            &[]
+        ),
+        r#"{"url":"x\\","note":"at [redacted] now","10.0.0.1":"[redacted]"}"#
+    );
+}
+
+#[test]
+fn a_member_with_the_name_of_a_secret_has_its_value_replaced() {
+    for (text, expected) in [
+        (r#"{"password":"a b","n":1}"#, r#"{"password":"[redacted]","n":1}"#),
+        (r#"{"pass\u0077ord":"a"}"#, r#"{"pass\u0077ord":"[redacted]"}"#),
+        (r#"{"api_key":-1.5e3,"n":2}"#, r#"{"api_key":"[redacted]","n":2}"#),
+        (
+            r#"{"token":["a",{"b":7,"c":null}],"d":"e"}"#,
+            r#"{"token":["[redacted]",{"b":"[redacted]","c":null}],"d":"e"}"#,
+        ),
+        (
+            r#"{"headers":{"X-Api-Key":"a","Authorization":"Basic b","Accept":"c"}}"#,
+            r#"{"headers":{"X-Api-Key":"[redacted]","Authorization":"[redacted]","Accept":"c"}}"#,
+        ),
+        (r#"[{"cookie":"a"},{"b":"c"}]"#, r#"[{"cookie":"[redacted]"},{"b":"c"}]"#),
+    ] {
+        assert_eq!(members(text, &[]), expected);
+        assert_eq!(members(expected, &[]), expected, "a second time changes nothing");
+    }
+}
+
+#[test]
+fn members_of_the_catalogue_stay_and_only_where_it_has_them() {
+    let text = r#"{"key":"sha-1","a":{"key":"b"},"password":"c"}"#;
+    let expected = r#"{"key":"sha-1","a":{"key":"[redacted]"},"password":"[redacted]"}"#;
+    assert_eq!(members(text, &["key"]), expected);
+}
+
+#[test]
+fn a_block_of_pem_told_in_lines_is_taken_out_to_its_end() {
+    for (text, expected) in [
+        (
+            r#"{"lines":["a","-----BEGIN KEY-----","b","c\n-----END KEY-----","d"],"e":"f"}"#,
+            r#"{"lines":["a","[redacted]","[redacted]","[redacted]","d"],"e":"f"}"#,
+        ),
+        (
+            r#"{"lines":[{"m":"x -----BEGIN A-----","l":"info"},{"m":"b","l":"info"}],"e":"f"}"#,
+            r#"{"lines":[{"m":"x [redacted]","l":"info"},{"m":"[redacted]","l":"info"}],"e":"f"}"#,
+        ),
+        (r#"{"a":"-----BEGIN A-----","b":"c"}"#, r#"{"a":"[redacted]","b":"c"}"#),
+    ] {
+        assert_eq!(members(text, &[]), expected);
+    }
+}
