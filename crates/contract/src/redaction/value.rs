@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::REDACTED;
+use super::{REDACTED, names};
 
 /// What is known of the name that a value belongs to.
 pub(super) struct Name {
@@ -25,9 +25,9 @@ pub(super) fn find(text: &str, from: usize, name: &Name) -> Option<Range<usize>>
     loop {
         let rest = text[found.end..].trim_start_matches(is_blank);
         let separated = rest.trim_start_matches([':', '=', '>']);
-        let is_name = text[..found.end].ends_with([':', '='])
-            || (separated.len() < rest.len() && !rest.starts_with('>'));
-        if !is_name {
+        let value = &text[found.clone()];
+        let is_separated = value.ends_with([':', '=']) || rest.starts_with([':', '=']);
+        if !is_separated || !ends_in_a_name(value) {
             return Some(found);
         }
         let Some(next) = find_one(text, text.len() - separated.len(), name) else {
@@ -35,6 +35,13 @@ pub(super) fn find(text: &str, from: usize, name: &Name) -> Option<Range<usize>>
         };
         found.end = next.end;
     }
+}
+
+/// Whether `value` ends in the name of another, quoted or not, with or without its separator.
+fn ends_in_a_name(value: &str) -> bool {
+    let name = value.trim_end_matches(|c: char| c.is_ascii_punctuation());
+    let before = name.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || "_-".contains(c));
+    names::kind(&name[before.len()..], "").is_some()
 }
 
 fn find_one(text: &str, from: usize, name: &Name) -> Option<Range<usize>> {

@@ -180,6 +180,7 @@ const AROUND: &[(&str, &str)] = &[
     ("a:\n  password: |\n    b c\n  port: 1", "a:\n  password: [redacted]\n  port: 1"),
     ("<password>a b</password><n>1</n>", "<password>[redacted]</password><n>1</n>"),
     ("Authorization: Digest a=\"b\", c=\"d\"\nnext", "Authorization: Digest [redacted]\nnext"),
+    ("token=YWJjZA== and more", "token=[redacted] and more"),
     ("login --token abc --url x", "login --token [redacted] --url x"),
     ("GET /cb?key=a&b=c HTTP/1.1", "GET /cb?key=[redacted] HTTP/1.1"),
 ];
