@@ -3,6 +3,10 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
 
 use crate::harness::{
     Api, PATIENCE, Process, World,
@@ -87,6 +91,43 @@ async fn an_export_that_does_not_succeed_is_another_exit_code() {
         assert_eq!(code(&mut watch).await, Some(1));
         assert!(watch.log().contains(word), "{}", watch.log());
     }
+}
+
+/// A server that leads every request elsewhere, and lets connections of the stream wait.
+async fn elsewhere() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        let mut waiting = Vec::new();
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let mut head = vec![0; 4096];
+            let read = socket.read(&mut head).await.expect("a request");
+            if head[..read].starts_with(b"GET /v1/stream ") {
+                waiting.push(socket);
+                continue;
+            }
+            let answer = "HTTP/1.1 302 Found\r\nlocation: /login\r\ncontent-length: 0\r\n\
+                          connection: close\r\n\r\n";
+            socket.write_all(answer.as_bytes()).await.expect("it reads");
+        }
+    });
+    format!("http://{address}")
+}
+
+#[tokio::test]
+async fn what_a_server_answers_that_is_asked_again_is_said() {
+    let (world, url) = (World::sqlite(), elsewhere().await);
+    let job = "0197a801-1690-7590-b3cf-19599b9be3e4";
+    let watch = ask(&world, &[&url], "opt_token", &["watch", job]);
+    let watch_json = ask(&world, &[&url], "opt_token", &["watch", job, "--json"]);
+    let why = "302: it leads elsewhere";
+    until("it is told", PATIENCE, async || watch.log().contains(why).then_some(())).await;
+    assert!(watch.log().contains("again in "), "{}", watch.log());
+    let line = said(&watch_json, 1).await.remove(0);
+    assert_eq!(
+        (&line["channel"], &line["retrying"]["why"]),
+        (&json!(format!("job:{job}")), &json!(why))
+    );
 }
 
 #[tokio::test]

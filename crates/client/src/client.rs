@@ -76,6 +76,9 @@ pub enum ClientError {
     /// It is not what the contract says.
     #[error("the answer cannot be read: {0}")]
     Unreadable(#[source] serde_json::Error),
+    /// It is of something else than what was asked for.
+    #[error("the answer is of another channel or export than the one that was asked for")]
+    Foreign,
 }
 
 fn said(before: &str, text: Option<&str>) -> String {
@@ -166,12 +169,14 @@ impl Client {
             path.push_str("&epoch=");
             path.extend(utf8_percent_encode(epoch, NON_ALPHANUMERIC));
         }
-        self.get(&path).await
+        let page: Page = self.get(&path).await?;
+        if page.channel == *channel { Ok(page) } else { Err(ClientError::Foreign) }
     }
 
     /// What is so now.
     pub async fn snapshot(&self, channel: &Channel) -> Result<Snapshot, ClientError> {
-        self.get(&format!("/v1/channels/{channel}/snapshot")).await
+        let snapshot: Snapshot = self.get(&format!("/v1/channels/{channel}/snapshot")).await?;
+        if snapshot.is_of(channel) { Ok(snapshot) } else { Err(ClientError::Foreign) }
     }
 
     /// The answer to a GET of a path from `/v1/` on.
@@ -242,7 +247,14 @@ pub(crate) async fn answered(request: RequestBuilder) -> Result<Response, Client
 }
 
 pub(crate) async fn read<T: DeserializeOwned>(request: RequestBuilder) -> Result<T, ClientError> {
-    let body = bytes(answered(request).await?).await?;
+    let response = answered(request).await?;
+    if response.status().is_redirection() {
+        // Whoever is there must not learn the token.
+        let status = response.status().as_u16();
+        let detail = Some("it leads elsewhere".to_owned());
+        return Err(ClientError::Refused { status, code: None, detail, retry_after: None });
+    }
+    let body = bytes(response).await?;
     serde_json::from_slice(&body).map_err(ClientError::Unreadable)
 }
 

@@ -71,6 +71,16 @@ pub enum Item {
         /// What happened.
         why: String,
     },
+    /// A request for what is missing of the channel, or for what is so, had no answer to use; it is
+    /// made again after the delay. Nothing is lost by that.
+    Retrying {
+        /// The channel.
+        channel: Channel,
+        /// How long until then.
+        delay: Duration,
+        /// What the server answered.
+        why: String,
+    },
     /// The channel is followed no further. After the last channel's end there are no more items.
     Ended {
         /// The channel.
@@ -107,6 +117,18 @@ pub struct Snapshotted {
 enum Fetched {
     Page(Channel, u64, Result<Page, Fault>),
     Snapshot(Channel, u64, Result<Snapshot, Fault>),
+}
+
+/// An answer, and why it is of no use.
+struct Answered {
+    fetched: Fetched,
+    trouble: Option<Trouble>,
+}
+
+/// What a server answered that could not be used, and how long it asked to be left alone.
+struct Trouble {
+    why: String,
+    retry_after: Option<Duration>,
 }
 
 /// A stream of [`Item`]s. Following goes on in a task of its own until this is dropped or every

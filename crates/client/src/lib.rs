@@ -15,6 +15,7 @@
 //!         Item::Event(told) if told.first_time => println!("{}", told.event.event_type),
 //!         Item::Event(_) => {} // The same event by another channel.
 //!         Item::Reconnecting { delay, why } => eprintln!("again in {delay:?}: {why}"),
+//!         Item::Retrying { delay, why, .. } => eprintln!("again in {delay:?}: {why}"),
 //!         Item::Ended { channel, end } => eprintln!("{channel}: {end}"),
 //!     }
 //! }

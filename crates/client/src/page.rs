@@ -3,6 +3,7 @@
 use outport_contract::stream::{Channel, StreamEvent};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
 /// A page of a channel's events after a cursor.
 #[derive(Clone, Debug, Deserialize)]
@@ -34,4 +35,23 @@ pub struct Snapshot {
     /// The jobs that the channel is about, as `GET /v1/exports/{id}` answers them.
     #[serde(default)]
     pub jobs: Vec<Box<RawValue>>,
+}
+
+/// A job, as far as it says which one it is.
+#[derive(Deserialize)]
+struct Named {
+    #[serde(rename = "exportJobId")]
+    id: Option<Uuid>,
+}
+
+impl Snapshot {
+    /// Whether it is of this channel, and its job of none but the channel's.
+    pub(crate) fn is_of(&self, channel: &Channel) -> bool {
+        let is_own = |job: &RawValue| match channel {
+            Channel::Job(own) => serde_json::from_str::<Named>(job.get())
+                .is_ok_and(|job| job.id.is_none_or(|id| id == *own)),
+            _ => true,
+        };
+        self.channel == *channel && self.jobs.iter().all(|job| is_own(job))
+    }
 }

@@ -72,7 +72,7 @@ fn tell(out: &mut Stdout, item: &Item) -> std::io::Result<()> {
             let sequence = taken.snapshot.sequence;
             writeln!(out, "events before {sequence} may be missing: {why}")
         }
-        Item::Reconnecting { delay, why } => again(*delay, why),
+        Item::Reconnecting { delay, why } | Item::Retrying { delay, why, .. } => again(*delay, why),
         // The caller ends with it.
         Item::Ended { .. } => Ok(()),
     }

@@ -63,6 +63,10 @@ pub(super) fn line(item: &Item) -> String {
         Item::Reconnecting { delay, why } => {
             json!({"reconnecting": {"delayMs": delay.as_millis() as u64, "why": why}})
         }
+        Item::Retrying { channel, delay, why } => {
+            json!({"channel": channel,
+                "retrying": {"delayMs": delay.as_millis() as u64, "why": why}})
+        }
         Item::Ended { channel, end } => json!({"channel": channel, "ended": end.to_string()}),
     };
     terminal::json(&said.to_string())

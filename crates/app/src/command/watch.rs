@@ -43,12 +43,12 @@ pub(super) async fn run(arguments: WatchArguments) -> Result<ExitCode, Failure> 
         let seen = match &item {
             Item::Event(told) => Seen::of_event(&told.event),
             Item::Snapshot(taken) => Seen::of_snapshot(&taken.snapshot),
-            Item::Reconnecting { .. } => None,
+            Item::Reconnecting { .. } | Item::Retrying { .. } => None,
             Item::Ended { end, .. } => return Err(Failure::of_server(&end)),
         };
         screen.show(&item, seen.as_ref())?;
         if seen.is_some_and(|seen| seen.ended.is_some()) {
-            let Some(is_success) = ended(&client, &channel).await? else { continue };
+            let Some(is_success) = ended(&client, &channel, &mut screen).await? else { continue };
             screen.close()?;
             return Ok(if is_success { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
@@ -58,7 +58,11 @@ pub(super) async fn run(arguments: WatchArguments) -> Result<ExitCode, Failure> 
 
 /// Whether the export is over, and well. Others may post events to its channel too: how it ended,
 /// the server alone says, however often it must be asked.
-async fn ended(client: &Client, channel: &Channel) -> Result<Option<bool>, Failure> {
+async fn ended(
+    client: &Client,
+    channel: &Channel,
+    screen: &mut Screen,
+) -> Result<Option<bool>, Failure> {
     let FollowConfig { backoff, most_backoff, seed, .. } = FollowConfig::default();
     let mut backoff = Backoff::new(backoff, most_backoff, seed);
     let mut tries = 0;
@@ -67,10 +71,15 @@ async fn ended(client: &Client, channel: &Channel) -> Result<Option<bool>, Failu
             Ok(snapshot) => return Ok(Seen::of_snapshot(&snapshot).and_then(|seen| seen.ended)),
             Err(error) => error,
         };
-        if error.status().is_some_and(|status| status < 500 && status != 429) {
+        let is_refused =
+            |status| (400..500).contains(&status) && !matches!(status, 408 | 425 | 429);
+        if error.status().is_some_and(is_refused) {
             return Err(Failure::of_server(&error));
         }
-        tokio::time::sleep(backoff.delay(tries, error.retry_after())).await;
+        let delay = backoff.delay(tries, error.retry_after());
+        let (channel, why) = (channel.clone(), error.to_string());
+        screen.show(&Item::Retrying { channel, delay, why }, None)?;
+        tokio::time::sleep(delay).await;
         tries += 1;
     }
 }
@@ -181,7 +190,7 @@ impl Screen {
             writeln!(self.out, "{}", line(item))?;
             return self.out.flush();
         }
-        if let Item::Reconnecting { delay, why } = item {
+        if let Item::Reconnecting { delay, why } | Item::Retrying { delay, why, .. } = item {
             self.wipe()?;
             return again(*delay, why);
         }
@@ -269,11 +278,18 @@ mod tests {
             [("PROCESSING", None), ("COMPLETED", Some(true)), ("FAILED", Some(false))]
         {
             let busy = ("503 Service Unavailable", "{}".to_owned());
-            let client = client_of(vec![busy, ("200 OK", snapshot(status))]).await;
-            assert_eq!(ended(&client, &channel).await.expect("an answer"), expected, "{status}");
+            let elsewhere = ("302 Found", String::new());
+            // What ended is another export.
+            let other =
+                snapshot("FAILED").replace("\"status\"", "\"exportJobId\":\"x\",\"status\"");
+            let answers = vec![busy, elsewhere, ("200 OK", other), ("200 OK", snapshot(status))];
+            let client = client_of(answers).await;
+            let seen = ended(&client, &channel, &mut Screen::new(false)).await;
+            assert_eq!(seen.expect("an answer"), expected, "{status}");
         }
         let client = client_of(vec![("404 Not Found", "{}".to_owned())]).await;
-        assert!(ended(&client, &channel).await.is_err(), "nobody can say any more");
+        let seen = ended(&client, &channel, &mut Screen::new(false)).await;
+        assert!(seen.is_err(), "nobody can say any more");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{
-    Fetched, FollowConfig, Item, Machine, Reason, Snapshotted, Step, Told,
+    Answered, Fetched, FollowConfig, Item, Machine, Reason, Snapshotted, Step, Told, Trouble,
     machine::{End, Fault},
     socket::{Control, Frame, Loss, Socket},
 };
@@ -82,7 +82,7 @@ struct Driver {
     link: Link,
     /// What this connection is subscribed to, or has asked for.
     subscribed: BTreeSet<Channel>,
-    fetches: FuturesUnordered<BoxFuture<'static, Fetched>>,
+    fetches: FuturesUnordered<BoxFuture<'static, Answered>>,
     requests: Arc<Semaphore>,
     /// How long the server may say nothing.
     silence: Duration,
@@ -135,7 +135,7 @@ impl Driver {
             let items = self.items.clone();
             tokio::select! {
                 () = items.closed() => return None,
-                Some(fetched) = self.fetches.next() => {
+                Some(Answered { fetched, trouble }) = self.fetches.next() => {
                     let steps = match fetched {
                         Fetched::Page(channel, ticket, answer) => {
                             self.machine.replayed(&channel, ticket, answer)
@@ -144,7 +144,7 @@ impl Driver {
                             self.machine.snapshotted(&channel, ticket, answer)
                         }
                     };
-                    self.carry_out(steps).await?;
+                    self.carry_out_after(trouble, steps).await?;
                 }
                 heard = self.link.next(self.silence) => self.take(heard).await?,
             }
@@ -224,6 +224,15 @@ impl Driver {
     }
 
     async fn carry_out(&mut self, steps: Vec<Step>) -> Option<()> {
+        self.carry_out_after(None, steps).await
+    }
+
+    /// What is asked again after trouble waits as long as the server wants, and that is said.
+    async fn carry_out_after(
+        &mut self,
+        mut trouble: Option<Trouble>,
+        steps: Vec<Step>,
+    ) -> Option<()> {
         for step in steps {
             match step {
                 Step::Give { channel, epoch, event, first_time } => {
@@ -239,51 +248,61 @@ impl Driver {
                 }
                 Step::Subscribe { channel } => self.subscribe(&channel).await,
                 Step::Replay { channel, after, epoch, ticket, tries } => {
-                    let asked = self.ask(tries, move |client| async move {
+                    let delay = self.delay(&channel, tries, trouble.take()).await?;
+                    self.ask(delay, move |client| async move {
                         let epoch = epoch.as_deref();
-                        let answer = client.replay(&channel, after, epoch).await;
-                        let (answer, wait) = fault(answer);
-                        (Fetched::Page(channel, ticket, answer), wait)
+                        let (answer, trouble) =
+                            told(client.replay(&channel, after, epoch).await, Fault::Resync);
+                        Answered { fetched: Fetched::Page(channel, ticket, answer), trouble }
                     });
-                    self.fetches.push(asked);
                 }
                 Step::LoadSnapshot { channel, ticket, tries } => {
-                    let asked = self.ask(tries, move |client| async move {
-                        let (answer, wait) = fault(client.snapshot(&channel).await);
-                        (Fetched::Snapshot(channel, ticket, answer), wait)
+                    let delay = self.delay(&channel, tries, trouble.take()).await?;
+                    self.ask(delay, move |client| async move {
+                        let (answer, trouble) =
+                            told(client.snapshot(&channel).await, Fault::Failed);
+                        Answered { fetched: Fetched::Snapshot(channel, ticket, answer), trouble }
                     });
-                    self.fetches.push(asked);
                 }
             }
         }
         Some(())
     }
 
-    /// A request in its turn, after a wait when others brought nothing. A server that asks to be
-    /// left alone is, before the answer counts.
-    fn ask<F>(
+    /// How long a request waits: when others brought nothing, and when a server asks to be left
+    /// alone.
+    async fn delay(
         &mut self,
+        channel: &Channel,
         tries: u32,
-        request: impl FnOnce(Client) -> F + Send + 'static,
-    ) -> BoxFuture<'static, Fetched>
+        trouble: Option<Trouble>,
+    ) -> Option<Duration> {
+        let (asked, why) = trouble.map_or((None, None), |it| (it.retry_after, Some(it.why)));
+        let delay = tries.checked_sub(1).map(|tries| self.backoff.delay(tries, asked));
+        let delay = delay.or(asked).unwrap_or_default();
+        if let Some(why) = why {
+            let channel = channel.clone();
+            self.items.send(Item::Retrying { channel, delay, why }).await.ok()?;
+        }
+        Some(delay)
+    }
+
+    /// Makes a request in its turn, after a wait.
+    fn ask<F>(&self, delay: Duration, request: impl FnOnce(Client) -> F + Send + 'static)
     where
-        F: Future<Output = (Fetched, Option<Duration>)> + Send + 'static,
+        F: Future<Output = Answered> + Send + 'static,
     {
-        let delay = tries.checked_sub(1).map(|tries| self.backoff.delay(tries, None));
         let (requests, client) = (Arc::clone(&self.requests), self.client.clone());
-        async move {
-            if let Some(delay) = delay {
+        let asked = async move {
+            if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
             }
             let turn = requests.acquire().await;
-            let (fetched, wait) = request(client).await;
+            let answered = request(client).await;
             drop(turn);
-            if let Some(wait) = wait {
-                tokio::time::sleep(wait).await;
-            }
-            fetched
-        }
-        .boxed()
+            answered
+        };
+        self.fetches.push(asked.boxed());
     }
 
     /// Subscribes on the connection, if there is one. A new one subscribes to everything. Where
@@ -305,14 +324,14 @@ impl Driver {
     }
 }
 
-/// What an answer means, and how long the server asked to be left alone.
-fn fault<T>(answer: Result<T, ClientError>) -> (Result<T, Fault>, Option<Duration>) {
+/// What an answer means, 410 among them, and what is to be said of one that is of no use.
+fn told<T>(answer: Result<T, ClientError>, gone: Fault) -> (Result<T, Fault>, Option<Trouble>) {
     let error = match answer {
         Ok(answer) => return (Ok(answer), None),
         Err(error) => error,
     };
     let fault = match error.status() {
-        Some(410) => Fault::Resync,
+        Some(410) => gone,
         Some(401) => Fault::End(End::Unauthenticated),
         Some(403) => Fault::End(End::AccessRevoked),
         Some(404) => Fault::End(End::NotFound),
@@ -320,5 +339,8 @@ fn fault<T>(answer: Result<T, ClientError>) -> (Result<T, Fault>, Option<Duratio
         Some(400..=499) => Fault::End(End::Refused(error.to_string())),
         _ => Fault::Failed,
     };
-    (Err(fault), error.retry_after())
+    // A resync and an end say so themselves.
+    let trouble = (fault == Fault::Failed)
+        .then(|| Trouble { why: error.to_string(), retry_after: error.retry_after() });
+    (Err(fault), trouble)
 }

@@ -1,5 +1,7 @@
 //! Every event once and in order, whatever comes.
 
+use std::time::Duration;
+
 use outport_client::{Item, Start};
 
 use crate::{
@@ -140,10 +142,19 @@ async fn a_replay_that_fails_is_tried_again() {
     let mut connection = server.connection().await;
     connection.subscription(&job).await;
     connection.say(pointer(&job, 2, "stale")).await;
-    server.replay(&job, 0).await.refuse(503, "retry-after: 0\r\n", "{}").await;
-    server.replay(&job, 0).await.refuse(200, "", "no JSON").await;
-    server.replay(&job, 0).await.refuse(429, "", "").await;
+    for (status, headers, body, word) in [
+        (503, "retry-after: 1\r\n", "{}".to_owned(), "503"),
+        (200, "", "no JSON".to_owned(), "cannot be read"),
+        (200, "", page(&channel(2), 2, events([1, 2])).to_string(), "another channel"),
+        (429, "", String::new(), "429"),
+    ] {
+        server.replay(&job, 0).await.refuse(status, headers, &body).await;
+        let (delay, why) = watched.retrying().await;
+        assert!(why.contains(word), "{why}");
+        assert_eq!(delay >= Duration::from_secs(1), !headers.is_empty(), "{delay:?}");
+    }
     drop(server.replay(&job, 0).await);
+    assert!(watched.retrying().await.1.contains("cannot be reached"));
     server.replay(&job, 0).await.answer(&page(&job, 2, events([1, 2]))).await;
     assert_eq!(watched.sequences(2).await, [1, 2]);
 }

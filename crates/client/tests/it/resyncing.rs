@@ -1,6 +1,7 @@
 //! When a position can no longer be trusted, that is said, and following goes on from a snapshot.
 
 use outport_client::{Item, Reason, Start};
+use uuid::Uuid;
 
 use crate::{
     server::{Connection, Server},
@@ -146,6 +147,7 @@ async fn following_may_begin_with_what_is_so() {
     let asked = server.request().await;
     assert_eq!(asked.path, format!("/v1/channels/{job}/snapshot"));
     asked.refuse(500, "", "").await;
+    assert_eq!(watched.retrying().await.1, "500");
     server.request().await.answer(&snapshot(&job, "e1", 4)).await;
     match watched.next().await {
         Some(Item::Snapshot(taken)) => {
@@ -157,4 +159,26 @@ async fn following_may_begin_with_what_is_so() {
     assert_eq!(connection.subscription(&job).await, Some(4));
     connection.say(batch(&job, events([4, 5]))).await;
     assert_eq!(watched.sequences(1).await, [5]);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_snapshot_of_the_channel_is_said_and_asked_again() {
+    let (mut server, job) = (Server::start().await, channel(1));
+    let mut watched = Watched::of(&server, [(job.clone(), Start::Snapshot)]);
+    let mut of_another_job = snapshot(&job, "e1", 4);
+    of_another_job["jobs"][0]["exportJobId"] = Uuid::from_u128(2).to_string().into();
+    for (status, headers, body, word) in [
+        (500, "", "{}".to_owned(), "500"),
+        (200, "", "<!doctype html>".to_owned(), "cannot be read"),
+        (302, "location: /login\r\n", String::new(), "302: it leads elsewhere"),
+        (410, "", String::new(), "410"),
+        (200, "", snapshot(&channel(2), "e1", 4).to_string(), "another channel"),
+        (200, "", of_another_job.to_string(), "another channel or export"),
+    ] {
+        server.request().await.refuse(status, headers, &body).await;
+        let (_, why) = watched.retrying().await;
+        assert!(why.contains(word), "{why}");
+    }
+    server.request().await.answer(&snapshot(&job, "e1", 4)).await;
+    assert_eq!(watched.snapshot().await, (4, None));
 }

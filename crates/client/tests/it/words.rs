@@ -132,6 +132,14 @@ impl Watched {
         }
     }
 
+    /// A request had no answer to use; what is said of it.
+    pub async fn retrying(&mut self) -> (Duration, String) {
+        match self.next().await {
+            Some(Item::Retrying { delay, why, .. }) => (delay, why),
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// A snapshot: its sequence, and why it was loaded.
     pub async fn snapshot(&mut self) -> (u64, Option<Reason>) {
         match self.next().await {
