@@ -30,5 +30,6 @@ mod stored_connections;
 mod takeover;
 mod telling;
 mod tidy;
+mod tokens;
 mod uploads;
 mod watching;

@@ -215,7 +215,7 @@ async fn an_sqlite_table_of_all_awkward_names_and_types_becomes_a_resource() {
     let folder = tempfile::tempdir().expect("a folder");
     let very_long = "v".repeat(300);
     let more = format!(
-        ", \"{very_long}\" , \"new\nline\" TEXT, \"\" TEXT, \"del\u{7f}\" \"odd\ntype\", \"j\" JSON, \"blob\" BLOB"
+        ", \"{very_long}\" , \"new\nline\" TEXT, \"\" TEXT, \"del\u{7f}\u{9b}\u{202e}\" \"odd\n\u{2028}type\", \"j\" JSON, \"blob\" BLOB"
     );
     let script = format!(
         "{}; CREATE VIEW seen AS SELECT * FROM \"Weird.T\"; \
@@ -226,6 +226,9 @@ async fn an_sqlite_table_of_all_awkward_names_and_types_becomes_a_resource() {
     let place = Place::with(&sqlite(folder.path(), &script));
     is_written_and_accepted(&place, "Weird.T", &[]).await;
     place.init("seen", &[]).await.is(0, "seen.toml");
+    let text = std::fs::read_to_string(place.path("resources/seen.toml")).expect("the file");
+    let acted_on = |it: char| it.is_control() && it != '\n' || "\u{202e}\u{2028}".contains(it);
+    assert!(!text.contains(acted_on), "it moves a terminal: {text:?}");
     place.init("wide", &[]).await.is(0, "wide.toml");
     let wide = place.declared("wide.toml");
     assert_eq!(wide.columns.iter().filter(|column| column.default).count(), 200);

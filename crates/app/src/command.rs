@@ -298,7 +298,7 @@ async fn handler(command: HandlerCommand, store: &Store) -> Result<ExitCode, Fai
             for row in deliveries::handlers(store).await? {
                 let retired = row.retired_at.map(|at| format!("retired since {at}"));
                 let state = retired.unwrap_or_else(|| "active".to_owned());
-                writeln!(std::io::stdout(), "{}  {state}", row.name)?;
+                writeln!(std::io::stdout(), "{}  {state}", terminal::text(&row.name))?;
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -328,8 +328,8 @@ async fn commit_if(tx: Tx, done: bool, said: &str, otherwise: String) -> Result<
     say(said)
 }
 
-/// One line on standard output.
+/// Own lines on standard output, whatever they quote.
 fn say(text: &str) -> Result<ExitCode, Failure> {
-    writeln!(std::io::stdout(), "{text}")?;
+    writeln!(std::io::stdout(), "{}", terminal::lines(text))?;
     Ok(ExitCode::SUCCESS)
 }

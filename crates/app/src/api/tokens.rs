@@ -228,11 +228,7 @@ impl<'a> Body<'a> {
             self.errors.push("name", FieldCode::Required, "is required");
         }
         let name = self.text("name");
-        let fits = |name: &String| {
-            (1..=100).contains(&name.chars().count()) && !name.chars().any(char::is_control)
-        };
-        if name.as_ref().is_some_and(|name| !fits(name)) {
-            let rule = "must have 1 to 100 characters, none of them a control character";
+        if let Some(Err(rule)) = name.as_deref().map(token::named) {
             self.errors.push("name", FieldCode::InvalidValue, rule);
         }
         name.unwrap_or_default()
@@ -319,15 +315,7 @@ impl<'a> Body<'a> {
     fn email(&mut self, user: UserId) -> Option<String> {
         let own = self.maker.email.clone().filter(|_| user == self.maker.user);
         let Some(email) = self.text("email") else { return own };
-        let plain = email.len() <= 254
-            && email.split_once('@').is_some_and(|(local, domain)| {
-                !local.is_empty() && domain.contains('.') && !domain.contains('@')
-            })
-            && email
-                .chars()
-                .all(|c| !c.is_control() && !c.is_whitespace() && !"<>,;\"()\\".contains(c));
-        if !plain {
-            let rule = "must be one plain e-mail address";
+        if let Err(rule) = token::addressed(&email) {
             self.errors.push("email", FieldCode::InvalidValue, rule);
         } else if !own.is_some_and(|own| own.eq_ignore_ascii_case(&email)) {
             self.needs_act_for("email");

@@ -32,6 +32,23 @@ pub fn parse(text: &str) -> Option<[u8; 32]> {
     (bytes.len() == SECRET_BYTES).then(|| Sha256Digest::of(text.as_bytes()).0)
 }
 
+/// A name that a token may have, or the rule.
+pub fn named(text: &str) -> Result<String, &'static str> {
+    let fits = (1..=100).contains(&text.chars().count()) && !text.contains(char::is_control);
+    fits.then(|| text.to_owned())
+        .ok_or("must have 1 to 100 characters, none of them a control character")
+}
+
+/// An address that a token's owner may have, or the rule.
+pub fn addressed(text: &str) -> Result<String, &'static str> {
+    let plain = text.len() <= 254
+        && text.split_once('@').is_some_and(|(local, domain)| {
+            !local.is_empty() && domain.contains('.') && !domain.contains('@')
+        })
+        && text.chars().all(|c| !c.is_control() && !c.is_whitespace() && !"<>,;\"()\\".contains(c));
+    plain.then(|| text.to_owned()).ok_or("must be one plain e-mail address")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

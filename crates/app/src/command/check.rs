@@ -121,6 +121,7 @@ impl Report {
     }
 
     fn line(&mut self, what: &str, result: Result<(), String>) -> std::io::Result<()> {
+        let what = terminal::text(what);
         match result {
             Ok(()) => writeln!(self.out, "ok    {what}"),
             Err(error) => {

@@ -35,7 +35,7 @@ fn escaped(text: &str, escape: impl Fn(char) -> String) -> String {
 }
 
 /// C0, DEL and C1; what separates lines; and Unicode's `Bidi_Control` (UAX #9).
-fn is_acted_on(character: char) -> bool {
+pub(super) fn is_acted_on(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
         || matches!(character, '\u{2066}'..='\u{2069}')

@@ -14,8 +14,8 @@ use outport_store::{
     access::{self, TokenRow},
 };
 
-use super::{Failure, say};
-use crate::auth::token::mint;
+use super::{Failure, say, terminal};
+use crate::auth::token::{self, mint};
 
 #[derive(Subcommand)]
 pub(super) enum TokenCommand {
@@ -41,7 +41,7 @@ pub(super) enum TokenCommand {
 #[derive(clap::Args)]
 pub(super) struct NewToken {
     /// What people call it
-    #[arg(long)]
+    #[arg(long, value_parser = token::named)]
     name: String,
     /// The organization that it belongs to
     #[arg(long, value_parser = parse_id::<outport_domain::id::kind::Organization>)]
@@ -50,7 +50,7 @@ pub(super) struct NewToken {
     #[arg(long, value_parser = parse_id::<outport_domain::id::kind::User>)]
     user: Option<UserId>,
     /// Where its owner is told about exports
-    #[arg(long)]
+    #[arg(long, value_parser = token::addressed)]
     email: Option<String>,
     /// The owner's language: en, pt-BR or es
     #[arg(long, value_parser = parse_locale)]
@@ -86,9 +86,9 @@ async fn create(new: NewToken, store: &Store) -> Result<ExitCode, Failure> {
     let known: Vec<&str> = Permission::ALL.into_iter().map(Permission::name).collect();
     let scopes: BTreeSet<String> =
         new.scopes.into_iter().map(|scope| scope.trim().to_owned()).collect();
-    if let Some(scope) =
-        scopes.iter().find(|scope| scope.is_empty() || scope.contains(char::is_whitespace))
-    {
+    if let Some(scope) = scopes.iter().find(|scope| {
+        scope.is_empty() || scope.contains(|c: char| c.is_whitespace() || c.is_control())
+    }) {
         return Err(Failure::Failed(format!(
             "'{scope}' is no scope; ours are {}",
             known.join(", ")
@@ -144,7 +144,9 @@ async fn list(organization: OrganizationId, store: &Store) -> Result<ExitCode, F
             let scopes: Vec<&str> = token.caller.scopes.iter().map(String::as_str).collect();
             let owner = token.caller.email.as_deref().unwrap_or("-");
             let (id, name, user) = (token.id, &token.name, token.caller.user);
-            writeln!(out, "{id}  {state:<8}  {name}  owner {user} {owner}  {}", scopes.join(","))?;
+            let scopes = scopes.join(",");
+            let line = format!("{id}  {state:<8}  {name}  owner {user} {owner}  {scopes}");
+            writeln!(out, "{}", terminal::text(&line))?;
         }
         after = page.next;
         if after.is_none() {

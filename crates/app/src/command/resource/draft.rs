@@ -6,7 +6,10 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use outport_domain::{column::ColumnType, limits::fixed};
 use outport_source::schema::{Description, RealColumn};
 
-use super::naming::{is_secret, key, label, words};
+use super::{
+    naming::{is_secret, key, label, words},
+    terminal,
+};
 
 /// Characters of a type in a comment: an enum may have a thousand values.
 const TYPE_CHARS: usize = 80;
@@ -293,12 +296,12 @@ fn comment(text: &mut String, says: &str) {
     writeln!(text, "# {}", plain(says)).expect("a string takes all");
 }
 
-/// A text that stays on its line of a comment.
+/// A text that stays on its line of a comment, and moves no terminal.
 fn plain(text: &str) -> String {
-    text.replace(char::is_control, " ")
+    text.replace(terminal::is_acted_on, " ")
 }
 
-/// A text as a string of TOML, on one line: JSON's escapes are TOML's, and DEL needs one as well.
+/// A text as a string of TOML, on one line: JSON's escapes are TOML's.
 fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007F")
+    terminal::json(&serde_json::Value::from(text).to_string())
 }
