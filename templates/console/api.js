@@ -39,10 +39,43 @@
  * @property {string[]} scopeTypes
  */
 
+/** What an export has at least, as `fits` looks at it. */
+export const EXPORT = {
+  exportJobId: "",
+  resource: "",
+  format: "",
+  columns: [""],
+  fileName: "",
+  status: "",
+  createdAt: "",
+  updatedAt: "",
+  progress: { done: 0 },
+  failure: null,
+  links: {},
+};
+export const EXPORTS = { items: [EXPORT], nextCursor: null };
+const COLUMN = { key: "", label: {}, type: "", operators: [""] };
+const RESOURCE = { name: "", columns: [COLUMN], formats: [""], compressions: [""], scopeTypes: [""] };
+export const RESOURCES = { items: [RESOURCE] };
+
 /** A file larger than this goes to the disk as it comes, where the browser can do that. */
 const LARGE = 64 * 1024 * 1024;
 /** How long an answer may take, a file's until its bytes begin, in milliseconds. */
 const PATIENCE = 30_000;
+
+/**
+ * Whether a value is like a sample: of an array's one element are all, and null is anything.
+ * @param {any} value @param {any} sample @returns {boolean}
+ */
+export function fits(value, sample) {
+  if (sample === null) return value !== undefined;
+  if (Array.isArray(sample)) {
+    return Array.isArray(value) && value.every((it) => fits(it, sample[0]));
+  }
+  if (typeof sample !== "object") return typeof value === typeof sample;
+  const names = Object.keys(sample);
+  return typeof (value ?? 0) === "object" && names.every((it) => fits(value[it], sample[it]));
+}
 
 /** An answer that is no success, or none at all. */
 export class Problem extends Error {
@@ -51,11 +84,12 @@ export class Problem extends Error {
    * @param {number} [retryAfter] milliseconds
    */
   constructor(status, body, retryAfter = 0) {
-    super(body?.detail ?? body?.title ?? "The service does not answer.");
+    const texts = [body?.detail, body?.title, "The service does not answer."];
+    super(texts.find((it) => typeof it === "string"));
     this.status = status;
     this.retryAfter = retryAfter;
     /** @type {FieldFault[]} */
-    this.errors = body?.errors ?? [];
+    this.errors = fits(body?.errors, [{ field: "", message: "" }]) ? body.errors : [];
   }
 
   /** Whether the same may be answered another time. */
@@ -80,16 +114,20 @@ export class Api {
     this.#isClosed = true;
   }
 
-  /** @param {string} path */
-  get(path) {
-    return this.#unlessClosed(this.#call("GET", path, content));
+  /** @param {string} path @param {unknown} sample what the answer is like */
+  get(path, sample) {
+    return this.#unlessClosed(this.#call("GET", path, content(sample)));
   }
 
-  /** @param {string} path @param {unknown} [body] @param {Record<string, string>} [headers] */
+  /**
+   * To this an export is the answer.
+   * @param {string} path @param {unknown} [body] @param {Record<string, string>} [headers]
+   */
   post(path, body, headers = {}) {
     const type = body === undefined ? undefined : { "content-type": "application/json" };
     const text = body === undefined ? null : JSON.stringify(body);
-    return this.#unlessClosed(this.#call("POST", path, content, { ...headers, ...type }, text));
+    const answer = this.#call("POST", path, content(EXPORT), { ...headers, ...type }, text);
+    return this.#unlessClosed(answer);
   }
 
   /**
@@ -153,9 +191,9 @@ export class Api {
   }
 }
 
-/** An answer that breaks off is none. @param {Response} answer @returns {Promise<any>} */
-function content(answer) {
-  return answer.json().catch(() => {
-    throw new Problem(0, null);
-  });
-}
+/** An answer that breaks off, or is like something else, is none. @param {unknown} sample */
+const content = (sample) => async (/** @type {Response} */ answer) => {
+  const body = await answer.json().catch(() => null);
+  if (!fits(body, sample)) throw new Problem(0, null);
+  return body;
+};

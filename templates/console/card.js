@@ -176,6 +176,8 @@ export class Card {
     };
     for (const [name, isShown] of Object.entries(shows)) {
       const button = this.#find(`.${name}`);
+      // Who was there stays on the card.
+      if (!isShown && button === document.activeElement) this.#find("summary").focus();
       button.hidden = !isShown;
       button.setAttribute("aria-label", `${button.textContent} ${fileName}`);
     }
@@ -238,13 +240,13 @@ export class Card {
     if (isAtEnd) list.scrollTop = list.scrollHeight;
   }
 
-  /** @param {HTMLElement} element @param {() => Promise<void>} act */
-  #button(element, act) {
-    const button = /** @type {HTMLButtonElement} */ (element);
+  /** @param {HTMLElement} button @param {() => Promise<void>} act */
+  #button(button, act) {
     button.addEventListener("click", async () => {
-      button.disabled = true;
-      await act();
-      button.disabled = false;
+      // Not `disabled`: the focus would leave the card.
+      if (button.ariaDisabled === "true") return;
+      button.ariaDisabled = "true";
+      await act().finally(() => (button.ariaDisabled = "false"));
     });
   }
 }

@@ -1,6 +1,6 @@
 /** The page: sign in, list the exports, and let the stream move them. */
 
-import { Api, Problem } from "./api.js";
+import { Api, EXPORT, EXPORTS, Problem, RESOURCES, fits } from "./api.js";
 import { Card, hasEnded } from "./card.js";
 import { RequestForm } from "./form.js";
 import { Stream } from "./stream.js";
@@ -17,6 +17,8 @@ const MOST_FOLLOWED = 100;
 const MOST_KEPT = 10_000;
 /** Between two looks where there is no stream, or no answer, in milliseconds. */
 const LOOK = 5_000;
+/** So many answers that there is no such thing are believed, of which one alone may be mistaken. */
+const REFUSALS = 3;
 /** No answer is waited for longer, whatever the service says, in milliseconds. */
 const LONGEST_PAUSE = 3_600_000;
 const EXPIRED = "The token is not accepted any more.";
@@ -48,8 +50,12 @@ class Desk {
    */
   #kept = [];
   #isLive = true;
-  /** @type {string | null} */
+  /** Whether all that is new will be told: the list was looked at since that is so. */
+  #isTold = false;
+  /** Where what is listed ends, or has its first hole. @type {string | null} */
   #older = null;
+  /** The first of the list when it was looked at. @type {string | undefined} */
+  #newest;
   #timer;
   /** What the API did not answer and is asked again, by path. @type {Map<string, number>} */
   #again = new Map();
@@ -64,23 +70,27 @@ class Desk {
       url: document.baseURI,
       token,
       onEvent: (event) => this.#event(event),
-      onSnapshot: ({ jobs }) => jobs?.forEach((/** @type {ExportView} */ job) => this.#show(job)),
+      onSnapshot: ({ jobs }) => {
+        if (fits(jobs, [EXPORT])) for (const job of jobs) this.#show(job);
+      },
       onState: (state) => this.#state(state),
       onEnded: (channel) => this.#ended(channel),
     });
     this.#timer = setInterval(() => this.#look(), LOOK);
+    document.onvisibilitychange = () => this.#look();
     the("older").onclick = () => this.#attempt(() => this.#load(this.#older));
   }
 
-  /** @param {ExportView[]} items @param {string | null} older */
-  open(items, older) {
-    this.#list(items, older);
+  /** @param {{ items: ExportView[], nextCursor: string | null }} page */
+  open(page) {
+    this.#list(null, page);
     this.stream.start();
   }
 
   /** Nothing of it is seen after this. */
   close() {
     clearInterval(this.#timer);
+    document.onvisibilitychange = null;
     this.#again.forEach((timer) => clearTimeout(timer));
     this.stream.stop();
     for (const id of ["cards", "trouble", "news"]) the(id).replaceChildren();
@@ -97,15 +107,21 @@ class Desk {
   /** Older ones than the cursor, or the newest. @param {string | null} cursor */
   async #load(cursor) {
     const after = cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`;
-    const { items, nextCursor } = await this.api.get(`v1/exports?limit=${PAGE}${after}`);
-    this.#list(items, cursor === null ? this.#older : nextCursor);
+    this.#list(cursor, await this.api.get(`v1/exports?limit=${PAGE}${after}`, EXPORTS));
   }
 
-  /** @param {ExportView[]} items @param {string | null} older */
-  #list(items, older) {
+  /**
+   * A page after a cursor, or the newest: unless that reaches what was the newest before, there is
+   * a hole between them, and the older ones begin there.
+   * @param {string | null} cursor @param {{ items: ExportView[], nextCursor: string | null }} page
+   */
+  #list(cursor, { items, nextCursor }) {
     for (const item of items) this.#show(item);
-    this.#older = older;
-    the("older").hidden = older === null;
+    const isNewest = cursor === null;
+    const joins = isNewest && items.some((it) => it.exportJobId === this.#newest);
+    if (isNewest) this.#newest = items[0]?.exportJobId;
+    if (isNewest ? !joins : cursor === this.#older) this.#older = nextCursor;
+    the("older").hidden = this.#older === null;
     the("empty").hidden = this.#cards.size > 0;
   }
 
@@ -151,7 +167,7 @@ class Desk {
   /** @param {Card} card */
   async #download(card) {
     const path = pathOf(card.view.exportJobId);
-    card.show(await this.api.get(path));
+    card.show(await this.api.get(path, EXPORT));
     // Of a split export the card now lists the files.
     if (card.view.files === null) {
       await this.api.save(`${path}/file`, card.view.fileName, card.view.sizeBytes ?? 0);
@@ -188,6 +204,7 @@ class Desk {
     if (application !== undefined && !this.#applications.has(application)) {
       this.#applications.add(application);
       this.stream.follow(`application:${application}`);
+      this.#isTold = false;
     }
     if (job === undefined) return;
     const card = this.#cards.get(job);
@@ -210,33 +227,36 @@ class Desk {
 
   /** @param {string} id */
   #refresh(id) {
-    return this.#ask(pathOf(id), (view) => this.#show(view));
+    return this.#ask(pathOf(id), EXPORT, (view) => this.#show(view));
   }
 
   /** What a person can request. */
   offer() {
-    return this.#ask("v1/resources", ({ items }) => form.offer(items));
+    return this.#ask("v1/resources", RESOURCES, ({ items }) => form.offer(items));
   }
 
   /**
    * Asks until there is an answer, or none to be had: what led here happens once.
-   * @param {string} path @param {(answer: any) => void} take
+   * @param {string} path @param {unknown} sample @param {(answer: any) => void} take
+   * @param {number} refusals how often there was no such thing
    */
-  async #ask(path, take) {
+  async #ask(path, sample, take, refusals = 0) {
     clearTimeout(this.#again.get(path));
     this.#again.delete(path);
     this.#asked.add(path);
     try {
-      take(await this.api.get(path));
+      take(await this.api.get(path, sample));
       this.#asked.delete(path);
     } catch (error) {
-      if (!(error instanceof Problem)) throw error;
-      if (error.status === 401) this.signOut(EXPIRED);
+      const problem = this.#problem(error);
+      const isAbsent = problem.status === 404;
+      const many = refusals + Number(isAbsent);
       // All else is out of this caller's reach.
-      if (!error.mayPass) return;
+      if (many === REFUSALS || !(problem.mayPass || isAbsent)) return;
       // Another question may have been under way, and have failed before.
       clearTimeout(this.#again.get(path));
-      this.#again.set(path, setTimeout(() => this.#ask(path, take), pauseAfter(error)));
+      const ask = () => this.#ask(path, sample, take, many);
+      this.#again.set(path, setTimeout(ask, pauseAfter(problem)));
     }
   }
 
@@ -264,14 +284,20 @@ class Desk {
     for (const [id, { lacksAnswer }] of this.#cards) {
       if (lacksAnswer && !this.#asked.has(pathOf(id))) this.#refresh(id);
     }
+    const follows = this.#applications.size > 0;
     const isMoving = [...this.#cards.values()].some(({ view }) => !hasEnded(view.status));
-    const knowsAll = this.#isLive && this.#applications.size > 0;
-    if (knowsAll || (this.#isLive && isMoving)) return;
-    this.#load(null).catch((error) => {
-      if (!(error instanceof Problem)) throw error;
+    if (this.#isLive && (follows ? this.#isTold : isMoving)) return;
+    this.#load(null)
+      .then(() => (this.#isTold = follows))
       // A network that is away is told beside the title already.
-      if (error.status === 401) this.signOut(EXPIRED);
-    });
+      .catch((error) => this.#problem(error));
+  }
+
+  /** What a question came to; without access nothing is seen. @param {unknown} error */
+  #problem(error) {
+    if (!(error instanceof Problem)) throw error;
+    if (error.status === 401) this.signOut(EXPIRED);
+    return error;
   }
 
   /** Does what a person asked for, or says why not. @param {() => Promise<unknown>} act */
@@ -281,9 +307,8 @@ class Desk {
       await act();
     } catch (error) {
       if (error instanceof DOMException && error.name === "AbortError") return;
-      if (!(error instanceof Problem)) throw error;
-      if (error.status === 401) this.signOut(EXPIRED);
-      else the("trouble").textContent = error.message;
+      const { status, message } = this.#problem(error);
+      if (status !== 401) the("trouble").textContent = message;
     }
   }
 }
@@ -343,12 +368,12 @@ async function enter(token) {
   show("away");
   the("away-fault").textContent = "It is being asked.";
   try {
-    const page = await asked.get(`v1/exports?limit=${PAGE}`);
-    const resources = await asked.get("v1/resources").catch(() => null);
+    const page = await asked.get(`v1/exports?limit=${PAGE}`, EXPORTS);
+    const resources = await asked.get("v1/resources", RESOURCES).catch(() => null);
     sessionStorage.setItem(STORED, token);
     desk = new Desk(asked, token, showDoor);
     show("desk");
-    desk.open(page.items, page.nextCursor);
+    desk.open(page);
     if (resources === null) desk.offer();
     else form.offer(resources.items);
   } catch (error) {

@@ -88,3 +88,15 @@ async fn a_person_follows_an_export_through_an_outage_and_gets_its_file() {
     assert!(!url.to_string().contains(api.access().1), "no token in the address");
     assert_eq!((cookie, local, session), (&json!(""), &json!(0), &json!(1)));
 }
+
+#[tokio::test]
+async fn answers_that_come_seldom_leave_no_hole_and_no_dead_page() {
+    let world = World::sqlite();
+    let api = world.all_in_one().await;
+    let job = api.export("order").await;
+    let export = api.job_is(&job, "COMPLETED").await;
+    let (base, token) = api.access();
+    let asked = json!({ "chromium": chromium(), "api": base, "token": token, "export": export });
+    let messages = script("console_answers.py", &[&asked.to_string()]).await;
+    assert_eq!(messages, json!([]), "errors that nobody took");
+}

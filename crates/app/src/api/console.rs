@@ -93,8 +93,12 @@ impl File {
             Some("svg") => "image/svg+xml",
             _ => "text/javascript; charset=utf-8",
         };
-        let is_script = content_type.starts_with("text/javascript");
-        let text = if is_script { bare(text) } else { text.to_owned() };
+        let text = match content_type {
+            "image/svg+xml" => text.to_owned(),
+            "text/css; charset=utf-8" => bare_style(text),
+            "text/html; charset=utf-8" => without_indentation(text),
+            _ => bare(text),
+        };
         let tag = format!("\"{}\"", &Sha256Digest::of(text.as_bytes()).hex()[..32]);
         Self {
             name,
@@ -105,8 +109,8 @@ impl File {
     }
 }
 
-/// A script without lines of comments and without indentation: half its size, without a tool.
-/// No text of ours goes over several lines.
+/// A script without its comments but those at the end of a line, and without indentation: half its
+/// size, without a tool. No text of ours goes over several lines, or has the beginning of one.
 fn bare(script: &str) -> String {
     let mut bare = String::with_capacity(script.len());
     let mut in_comment = false;
@@ -119,10 +123,34 @@ fn bare(script: &str) -> String {
             || line.starts_with("//")
             || line.starts_with("/*") && line.ends_with("*/"))
         {
+            let mut pieces = line.split("/** ");
+            let mut line = pieces.next().unwrap_or_default().to_owned();
+            for piece in pieces {
+                line.push_str(piece.split_once("*/").map_or(piece, |(_, code)| code.trim_start()));
+            }
             writeln!(bare, "{line}").expect("a text grows");
         }
     }
     bare
+}
+
+/// A style without indentation, and without spaces where none are needed. No text of ours has a
+/// mark before a space.
+fn bare_style(style: &str) -> String {
+    let marks = ['{', ';', ':', ','];
+    let bare = without_indentation(style);
+    marks.into_iter().fold(bare, |bare, mark| bare.replace(&format!("{mark} "), &mark.to_string()))
+}
+
+fn without_indentation(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).fold(
+        String::with_capacity(text.len()),
+        |mut all, line| {
+            all.push_str(line);
+            all.push('\n');
+            all
+        },
+    )
 }
 
 /// The console.
@@ -198,11 +226,12 @@ mod tests {
     }
 
     #[test]
-    fn a_script_loses_its_comments_and_nothing_else() {
+    fn a_script_loses_its_comments_a_style_its_spaces_and_neither_anything_else() {
         let script = "/** What it\n * is. */\nconst a = 1; // kept\n\n  // gone\n  /* gone */\n  \
                       f(/** @type {any} */ (a));\n  /** @type {any} */ (a).b();\n";
-        let expected = "const a = 1; // kept\nf(/** @type {any} */ (a));\n\
-                        /** @type {any} */ (a).b();\n";
+        let expected = "const a = 1; // kept\nf((a));\n(a).b();\n";
         assert_eq!(bare(script), expected);
+        let style = "/* what */\na:hover, b > i {\n  color: red; top: 0;\n\n}\n";
+        assert_eq!(bare_style(style), "/* what */\na:hover,b > i {\ncolor:red;top:0;\n}\n");
     }
 }
