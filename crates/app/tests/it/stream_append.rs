@@ -15,6 +15,7 @@ on_both_stores!(
     clients_that_post_the_same_at_once_append_once: quiet,
     what_breaks_the_catalogue_is_refused_by_field: quiet,
     addresses_and_credentials_are_taken_out: quiet,
+    the_key_of_a_module_is_no_secret: quiet,
     what_not_every_reader_takes_in_is_refused: quiet,
     a_scope_of_others_is_not_there: quiet,
 );
@@ -156,6 +157,28 @@ async fn addresses_and_credentials_are_taken_out(world: &World) {
         j!({"note": "lost [redacted] today", "list": [{"deep": "[redacted]"}], "n": 1.5});
     assert_eq!(page["events"][0]["data"], expected);
     assert!(!page.to_string().contains("hunter2"));
+
+    let hidden =
+        j!({"token": ["hunter2", 7], "headers": {"X-Api-Key": "hunter2"}, "key": "hunter2"});
+    let body = j!({"scope": {}, "type": "plan.changed", "data": hidden});
+    let (status, _) = post(world, &body).await;
+    assert_eq!(status, 201);
+    let (_, page) = world.events("").await;
+    let gone = "[redacted]";
+    let expected = j!({"token": [gone, gone], "headers": {"X-Api-Key": gone}, "key": gone});
+    assert_eq!(page["events"][1]["data"], expected);
+}
+
+async fn the_key_of_a_module_is_no_secret(world: &World) {
+    let job = world.create().await;
+    let data = j!({"module": "m", "key": "sha-1", "password": "hunter2"});
+    let body = j!({"scope": {"job": job.to_string()}, "type": "cache.hit", "data": data});
+    let (status, answer) = post(world, &body).await;
+    assert_eq!(status, 201, "{answer}");
+    let path = format!("/v1/channels/job:{job}/events");
+    let (_, page) = json(world.get(&path).send().await.expect("an answer")).await;
+    let told = page["events"].as_array().and_then(|events| events.last()).expect("an event");
+    assert_eq!(told["data"], j!({"module": "m", "key": "sha-1", "password": "[redacted]"}));
 }
 
 async fn a_scope_of_others_is_not_there(world: &World) {
