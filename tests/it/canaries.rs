@@ -205,6 +205,24 @@ async fn what_a_source_says_of_its_rows_and_places_stays_inside() {
 }
 
 #[tokio::test]
+async fn what_a_url_gives_to_a_parameter_that_nobody_knows_is_not_logged() {
+    let mut world = World::postgres().await;
+    for name in ["OUTPORT_CONNECTIONS_SHOP", "OUTPORT_STATE_URL"] {
+        let mut url = url::Url::parse(&world.env[name]).expect("a URL");
+        url.query_pairs_mut().append_pair("pasword", "canary-secret");
+        world.set(name, url.as_str());
+    }
+    world.set("OUTPORT_LOG_FILTER", "debug");
+    let api = world.all_in_one().await;
+    let export = api.export("order").await;
+    api.job_is(&export, "COMPLETED").await;
+    world.settled().await;
+    let mut overheard = Overheard::default();
+    overheard.hear_all_of(&world, &api).await;
+    overheard.holds_no_canary();
+}
+
+#[tokio::test]
 async fn a_job_whose_connection_was_moved_away_tells_of_no_place() {
     let world = world().await;
     let api = world.api().await;

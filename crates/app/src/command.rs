@@ -272,8 +272,10 @@ pub(crate) async fn stop_on_signal(stop: CancellationToken) {
 pub(crate) fn start_log(filter: &str, json: bool) {
     // PostgreSQL notes at every start that what migrations need is there already. What the
     // configuration says of the same target comes later and wins. The broker's client would print
-    // whole messages, and what else it has to say is told once by the publisher.
-    let filter = format!("sqlx::postgres::notice=warn,lapin=off,{filter}");
+    // whole messages, and what else it has to say is told once by the publisher. The driver quotes
+    // what a URL gives to a parameter that it does not know, such as a misspelt password.
+    let filter =
+        format!("sqlx::postgres::notice=warn,sqlx_postgres::options::parse=off,lapin=off,{filter}");
     let filter = tracing_subscriber::EnvFilter::new(filter);
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -17,7 +17,8 @@ use outport_contract::{
 use outport_domain::{
     connection::{Connection, ConnectionKind, TlsMode},
     failure::{Disposition, Failure, FailureCode},
-    id::{ConnectionId, OrganizationId},
+    id::ConnectionId,
+    job::ExportJob,
 };
 use outport_source::{Source, SourceConfig, Tls, schema::Schema};
 use outport_store::{Store, StoreError, connections};
@@ -169,14 +170,13 @@ impl Connections {
         &self.0.credentials
     }
 
-    /// One of the organization's.
-    pub async fn stored(
-        &self,
-        organization: OrganizationId,
-        name: &str,
-    ) -> Result<Usable, Unusable> {
+    /// One that the job's organization stores, of the product that it was of when the job was
+    /// accepted: one that was stored since is not read.
+    pub async fn stored(&self, job: &ExportJob, name: &str) -> Result<Usable, Unusable> {
+        let organization = job.scope.organization;
         let found = connections::find_by_name(&self.0.store, organization, name).await?;
-        let connection = found.ok_or_else(|| Unusable::Unknown(name.to_owned()))?;
+        let accepted = found.filter(|one| found::was_accepted(job, one));
+        let connection = accepted.ok_or_else(|| Unusable::Unknown(name.to_owned()))?;
         self.open(&connection).await
     }
 

@@ -154,7 +154,7 @@ async fn source_of(
     if let Some(configured) = pipeline.sources.get(name) {
         return Ok(Arc::clone(configured));
     }
-    let stored = pipeline.facade.connections.stored(job.scope.organization, name).await;
+    let stored = pipeline.facade.connections.stored(job, name).await;
     let usable = stored.map_err(unusable)?;
     let relation = spec.selection.relation.clone();
     spec.selection.relation = relation.within(usable.default_schema.as_deref());

@@ -23,7 +23,14 @@ pub(super) enum ConformanceCommand {
 #[derive(Args)]
 pub(super) struct StreamArguments {
     /// The server's address; several of its processes, separated by commas, take turns
-    #[arg(long, env = "OUTPORT_URL", value_name = "URL", value_delimiter = ',', required = true)]
+    #[arg(
+        long,
+        env = "OUTPORT_URL",
+        hide_env_values = true,
+        value_name = "URL",
+        value_delimiter = ',',
+        required = true
+    )]
     url: Vec<String>,
     #[command(flatten)]
     token: Token,

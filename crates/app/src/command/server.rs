@@ -14,7 +14,7 @@ use super::{Failure, terminal};
 #[derive(Args)]
 pub(super) struct Server {
     /// The server's address
-    #[arg(long, env = "OUTPORT_URL", value_name = "URL")]
+    #[arg(long, env = "OUTPORT_URL", hide_env_values = true, value_name = "URL")]
     url: String,
     #[command(flatten)]
     token: Token,

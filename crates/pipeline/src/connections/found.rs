@@ -81,7 +81,7 @@ impl Connections {
 }
 
 /// Whether it is the very connection that a job was accepted to read, as far as that was kept.
-fn was_accepted(job: &ExportJob, connection: &Connection) -> bool {
+pub(super) fn was_accepted(job: &ExportJob, connection: &Connection) -> bool {
     let is_it = |ids: &ConnectionIds| ids.get(&connection.name) == Some(&connection.id);
     let is_of = |products: &Products| products.get(&connection.name) == Some(&connection.product);
     job.connection_ids.as_ref().is_none_or(is_it) && job.products.as_ref().is_none_or(is_of)
