@@ -98,6 +98,19 @@ async fn a_resource_exports_through_a_connection_that_its_organization_stored() 
 }
 
 #[tokio::test]
+async fn a_connection_that_is_stored_after_an_export_was_asked_for_is_not_read_by_it() {
+    let world = world().await;
+    let api = world.api().await;
+    let early = api.export("entry").await;
+    stored(&api, &ledger(&world)).await;
+    let _worker = world.worker();
+    let early = api.job_is(&early, "FAILED").await;
+    assert_eq!(early["failure"]["code"], "SOURCE_UNREACHABLE", "{early}");
+    exports(&api).await;
+    world.settled().await;
+}
+
+#[tokio::test]
 async fn of_many_tenants_keys_of_results_and_messages_name_each() {
     let mut world = world().await;
     world.set("OUTPORT_TENANCY", "multi");

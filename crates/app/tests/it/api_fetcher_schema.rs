@@ -91,6 +91,8 @@ async fn a_resource_over_a_stored_connection_reads_its_schema_too() {
         let mut pipeline = pipeline(world, Protection::None, Limits::default());
         pipeline.catalogue = Arc::new(Catalogue(BTreeMap::from([("plan".to_owned(), plan)])));
         world.create_with(&world.token, r#"{"resource":"plan"}"#).await;
+        // To the API of this world the name is that of a configured connection, which has none.
+        world.force(r#"UPDATE jobs SET products = '{"shop":null}'"#).await;
         let finished = run(&pipeline).await;
         let Finished::Completed(job) = finished else { panic!("{finished:?}") };
         let file = job.file.as_ref().expect("a file");
