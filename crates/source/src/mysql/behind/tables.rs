@@ -1,0 +1,360 @@
+//! The tables that a statement names, by its words alone.
+
+use std::collections::BTreeSet;
+
+use super::super::relation::QUOTE;
+
+/// What may be a table: its schema, where that is told, and its name.
+pub(super) type Name = (Option<String>, String);
+
+/// What encloses texts.
+const TEXT_QUOTES: [char; 2] = ['\'', '"'];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token {
+    Word(String),
+    /// A name in quotes, which is no word of the language.
+    Quoted(String),
+    Dot,
+    Comma,
+    Open,
+    Close,
+    Other,
+}
+
+impl Token {
+    fn name(&self) -> Option<&String> {
+        match self {
+            Self::Word(name) | Self::Quoted(name) => Some(name),
+            _ => None,
+        }
+    }
+}
+
+/// Of a statement as the server prints it: each table is there with its schema, and nothing more,
+/// before it. Some other pairs are found, too, which are no tables.
+pub(super) fn of_server(sql: &str, named: &mut BTreeSet<Name>) {
+    let tokens = tokens(sql);
+    let mut at = 0;
+    while at < tokens.len() {
+        let chain = chain(&tokens[at..]);
+        if let [schema, name] = chain[..] {
+            named.insert((Some(schema.clone()), name.clone()));
+        }
+        at += (2 * chain.len()).max(2) - 1;
+    }
+}
+
+/// Of a query as somebody wrote it: what stands where tables do, but for the names of CTEs where
+/// they are known.
+pub(super) fn of_query(sql: &str, named: &mut BTreeSet<Name>) {
+    let tokens = tokens(sql);
+    let mut levels = vec![Level::default()];
+    let mut at = 0;
+    while let Some(token) = tokens.get(at) {
+        let level = levels.last_mut().expect("the outermost is never closed");
+        let mut next = at + 1;
+        match token {
+            Token::Open => {
+                let coming = std::mem::take(&mut level.now);
+                levels.push(Level::in_brackets(coming));
+            }
+            Token::Close => {
+                if levels.len() > 1 {
+                    levels.pop();
+                }
+                levels.last_mut().expect("one is left").end_of_brackets();
+            }
+            Token::Comma => level.comma(),
+            Token::Word(word) if level.take(word, tokens.get(at + 1)) => {}
+            Token::Word(_) | Token::Quoted(_) => {
+                let chain = chain(&tokens[at..]);
+                next = at + 2 * chain.len() - 1;
+                if level.name(chain[0]) {
+                    let is_cte = |name: &String| levels.iter().any(|one| one.ctes.contains(name));
+                    match chain[..] {
+                        [name] if is_cte(name) => {}
+                        [name] => drop(named.insert((None, name.clone()))),
+                        [schema, name, ..] => {
+                            named.insert((Some(schema.clone()), name.clone()));
+                        }
+                        [] => {}
+                    }
+                }
+            }
+            Token::Dot | Token::Other => {}
+        }
+        at = next;
+    }
+}
+
+/// What is about to come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Coming {
+    #[default]
+    Else,
+    Table,
+    /// The name of a CTE.
+    Cte,
+}
+
+/// What is known within one pair of brackets.
+#[derive(Default)]
+struct Level {
+    is_select: bool,
+    now: Coming,
+    /// Where a comma leads: to another table of the list, to another CTE.
+    by_comma: Coming,
+    is_recursive: bool,
+    /// The CTE that is being defined, and whether its `AS` was there.
+    defines: Option<(String, bool)>,
+    /// The CTEs that are known here.
+    ctes: Vec<String>,
+}
+
+impl Level {
+    /// One of brackets where a table is to come.
+    fn in_brackets(coming: Coming) -> Self {
+        Self { now: coming, by_comma: coming, ..Self::default() }
+    }
+
+    /// Whether the word was one of the language.
+    fn take(&mut self, word: &str, next: Option<&Token>) -> bool {
+        let word = word.to_ascii_uppercase();
+        let is_before = |words: &[&str]| {
+            let is_it = |next: &str| words.iter().any(|word| next.eq_ignore_ascii_case(word));
+            matches!(next, Some(Token::Word(next)) if is_it(next))
+        };
+        match word.as_str() {
+            "RECURSIVE" if self.now == Coming::Cte => self.is_recursive = true,
+            _ if self.now == Coming::Cte => return false,
+            "AS" => {
+                if let Some((_, is_begun)) = &mut self.defines {
+                    *is_begun = true;
+                }
+            }
+            "WITH" if !is_before(&["ROLLUP", "TIES"]) => {
+                let ctes = std::mem::take(&mut self.ctes);
+                *self = Self { now: Coming::Cte, ctes, ..Self::default() };
+            }
+            "SELECT" | "VALUES" => {
+                (self.now, self.by_comma, self.is_select) = (Coming::Else, Coming::Else, true);
+            }
+            "FROM" if self.is_select => (self.now, self.by_comma) = (Coming::Table, Coming::Table),
+            "JOIN" | "STRAIGHT_JOIN" if self.by_comma == Coming::Table => self.now = Coming::Table,
+            "TABLE" if !self.is_select => self.now = Coming::Table,
+            "LATERAL" if self.now == Coming::Table => {}
+            "WHERE" | "GROUP" | "HAVING" | "ORDER" | "LIMIT" => {
+                (self.now, self.by_comma) = (Coming::Else, Coming::Else);
+            }
+            // A `TABLE` may follow.
+            "UNION" | "EXCEPT" | "INTERSECT" => {
+                (self.now, self.by_comma, self.is_select) = (Coming::Else, Coming::Else, false);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn comma(&mut self) {
+        if self.by_comma != Coming::Else {
+            self.now = self.by_comma;
+        }
+    }
+
+    /// Whether a name stands where a table does.
+    fn name(&mut self, name: &str) -> bool {
+        let coming = std::mem::take(&mut self.now);
+        if coming == Coming::Cte {
+            // One that is not recursive may read a table of its own name.
+            if self.is_recursive {
+                self.ctes.push(name.to_owned());
+            }
+            self.defines = Some((name.to_owned(), false));
+        }
+        coming == Coming::Table
+    }
+
+    fn end_of_brackets(&mut self) {
+        if let Some((name, _)) = self.defines.take_if(|(_, is_begun)| *is_begun) {
+            self.ctes.push(name);
+            self.by_comma = Coming::Cte;
+        }
+    }
+}
+
+/// The names that `tokens` begin with, with dots between them.
+fn chain(tokens: &[Token]) -> Vec<&String> {
+    let mut names = Vec::new();
+    let mut rest = tokens;
+    while let Some(name) = rest.first().and_then(Token::name) {
+        names.push(name);
+        match rest {
+            [_, Token::Dot, after @ ..] if after.first().and_then(Token::name).is_some() => {
+                rest = after;
+            }
+            _ => break,
+        }
+    }
+    names
+}
+
+/// Comments, in which a quote may stand, are passed over; what a comment has for the server is not.
+fn tokens(sql: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let mut rest = sql;
+    while let Some(first) = rest.chars().next() {
+        if let Some(after) = after_comment(rest) {
+            rest = after;
+        } else if first.is_whitespace() {
+            rest = &rest[first.len_utf8()..];
+        } else if TEXT_QUOTES.contains(&first) {
+            rest = unquoted(rest).map_or("", |(_, after)| after);
+            tokens.push(Token::Other);
+        } else if first == QUOTE {
+            let (name, after) = unquoted(rest).unwrap_or_default();
+            rest = after;
+            tokens.push(Token::Quoted(name));
+        } else if is_of_a_word(first) {
+            let (word, after) =
+                rest.split_at(rest.find(|c| !is_of_a_word(c)).unwrap_or(rest.len()));
+            rest = after;
+            tokens.push(Token::Word(word.to_owned()));
+        } else {
+            rest = &rest[first.len_utf8()..];
+            tokens.push(match first {
+                '.' => Token::Dot,
+                ',' => Token::Comma,
+                '(' => Token::Open,
+                ')' => Token::Close,
+                _ => Token::Other,
+            });
+        }
+    }
+    tokens
+}
+
+fn is_of_a_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii()
+}
+
+/// What comes after the comment at the beginning, or after the mark of one whose content is for the
+/// server.
+fn after_comment(sql: &str) -> Option<&str> {
+    let dashes = sql.strip_prefix("--");
+    let is_line = sql.starts_with('#')
+        || dashes.is_some_and(|rest| rest.chars().next().is_none_or(char::is_whitespace));
+    if is_line {
+        return Some(sql.split_once('\n').map_or("", |(_, rest)| rest));
+    }
+    for mark in ["/*!", "/*M!"] {
+        if let Some(rest) = sql.strip_prefix(mark) {
+            return Some(rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+        }
+    }
+    let comment = sql.strip_prefix("/*")?;
+    Some(comment.split_once("*/").map_or("", |(_, rest)| rest))
+}
+
+/// What stands in quotes at the beginning, and what comes after it. A doubled quote is one of
+/// the name or text; a backslash keeps the next character of a text from ending it.
+fn unquoted(quoted: &str) -> Option<(String, &str)> {
+    let mut characters = quoted.chars();
+    let quote = characters.next()?;
+    let mut name = String::new();
+    loop {
+        match characters.next()? {
+            '\\' if quote != QUOTE => name.push(characters.next()?),
+            c if c != quote => name.push(c),
+            _ if characters.as_str().starts_with(quote) => name.extend(characters.next()),
+            _ => return Some((name, characters.as_str())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{of_query, of_server};
+
+    fn shown(find: fn(&str, &mut BTreeSet<super::Name>), sql: &str) -> String {
+        let mut named = BTreeSet::new();
+        find(sql, &mut named);
+        let shown = named.into_iter().map(|(schema, name)| match schema {
+            Some(schema) => format!("{schema}.{name}"),
+            None => name,
+        });
+        shown.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn tables_are_found_in_what_the_server_made_of_a_statement() {
+        let sql = "select `s`.`t`.`id` AS `id`,`q`.`l` AS `l`,`s`.`q`.`m` from `s`.`t` \
+                   join `s 2`.`a``b` `q` where `s`.`t`.`id` = `q`.`id`";
+        assert_eq!(shown(of_server, sql), "q.id q.l s.t s 2.a`b");
+    }
+
+    #[test]
+    fn a_quote_in_a_text_or_comment_hides_no_table() {
+        for hiding in [
+            "'`'",
+            "'it''s `'",
+            r"'it\'s `'",
+            r"'\\'",
+            r#""`'""#,
+            "1 -- `'\n",
+            "1 # '\n",
+            "/* '` */ 1",
+        ] {
+            let sql = format!(
+                "select 1 from `s`.`t` where ({hiding} <> 1) or 1 in (select 1 from `s`.`u`)"
+            );
+            assert_eq!(shown(of_server, &sql), "s.t s.u", "{hiding}");
+            assert_eq!(shown(of_query, &sql), "s.t s.u", "{hiding}");
+        }
+    }
+
+    #[test]
+    fn tables_are_found_in_a_query() {
+        for (sql, expected) in [
+            ("SELECT m.id, 'x' AS note FROM o m, s . `t 2` AS h, (a CROSS JOIN b)", "a b o s.t 2"),
+            ("SELECT 1 id UNION ALL SELECT n FROM t LEFT JOIN u USING (id, m), v", "t u v"),
+            (
+                "SELECT STRAIGHT_JOIN a, b FROM t STRAIGHT_JOIN u ON f(t.a, u.b), w WHERE c, d",
+                "t u w",
+            ),
+            (
+                "SELECT EXTRACT(DAY FROM d), TRIM(BOTH 'x' FROM e), t.from, x FROM t GROUP BY f, g WITH ROLLUP",
+                "t",
+            ),
+            (
+                "SELECT (SELECT max(id) FROM a), b FROM t WHERE EXISTS (SELECT 1 FROM (SELECT 1 FROM c) d)",
+                "a c t",
+            ),
+            (
+                "WITH m AS (SELECT * FROM o), n (x, y) AS (SELECT 1, 2 FROM m) SELECT * FROM m JOIN n",
+                "o",
+            ),
+            ("WITH m AS (SELECT DISTINCT id FROM m) SELECT * FROM m", "m"),
+            (
+                "WITH RECURSIVE r AS (SELECT 1 FROM a UNION ALL SELECT 2 FROM r JOIN b) SELECT * FROM r",
+                "a b",
+            ),
+            ("SELECT * FROM (WITH c AS (SELECT 1 FROM a) SELECT * FROM c) d JOIN c", "a c"),
+            (
+                "WITH c AS (SELECT 1 FROM a) SELECT * FROM s.c, (SELECT 1 FROM c WHERE (x, y)) e",
+                "a s.c",
+            ),
+            ("TABLE t ORDER BY id", "t"),
+            (
+                "SELECT 1 FROM t PARTITION (p0, p1) FORCE INDEX (i, j), LATERAL (SELECT 1 FROM u) l, v",
+                "t u v",
+            ),
+            ("SELECT 1 /*! FROM t */", "t"),
+            ("SELECT 1 FROM t FOR SYSTEM_TIME ALL, u", "t u"),
+        ] {
+            assert_eq!(shown(of_query, sql), expected, "{sql}");
+        }
+    }
+}
