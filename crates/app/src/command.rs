@@ -9,7 +9,7 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, builder::Styles};
 use outport_store::{Store, Tx, deliveries};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -169,13 +169,9 @@ impl From<std::io::Error> for Failure {
 
 /// Parses the command line and does what it says.
 pub fn main(program: Program) -> ExitCode {
-    let (command, shared) = match program {
-        Program::Outport => {
-            let line = CommandLine::parse();
-            (line.command, line.shared)
-        }
-        Program::Api => (Command::Api, RoleLine::parse().shared),
-        Program::Worker => (Command::Worker, RoleLine::parse().shared),
+    let (command, shared) = match parse(program) {
+        Ok(line) => line,
+        Err(error) => return refuse(&error),
     };
     // Several libraries speak TLS; they must agree on who does the cryptography.
     if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
@@ -189,6 +185,35 @@ pub fn main(program: Program) -> ExitCode {
         Ok(code) => code,
         Err(failure) => report(&failure),
     }
+}
+
+fn parse(program: Program) -> Result<(Command, Shared), clap::Error> {
+    Ok(match program {
+        Program::Outport => {
+            let line: CommandLine = parsed()?;
+            (line.command, line.shared)
+        }
+        Program::Api => (Command::Api, parsed::<RoleLine>()?.shared),
+        Program::Worker => (Command::Worker, parsed::<RoleLine>()?.shared),
+    })
+}
+
+/// The command line; an error that has no colours of its own, so that those of an argument that it
+/// quotes are told from them. Help and version, which quote nothing, are given at once.
+fn parsed<T: Parser>() -> Result<T, clap::Error> {
+    let plain = T::command().styles(Styles::plain());
+    match plain.try_get_matches().and_then(|matches| T::from_arg_matches(&matches)) {
+        Err(error) if !error.use_stderr() => Ok(T::parse()),
+        parsed => parsed,
+    }
+}
+
+/// Says what is wrong with the command line, whatever stands in it.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let told = terminal::lines(&error.render().ansi().to_string());
+    // Nothing is left to do when even standard error is closed.
+    drop(write!(std::io::stderr(), "{told}"));
+    ExitCode::from(2)
 }
 
 fn report(failure: &Failure) -> ExitCode {

@@ -108,10 +108,9 @@ impl JwtVerifier {
             .into_iter()
             .find_map(|index| self.verify(token, &keys[index]))
             .ok_or(AuthError::Invalid)?;
-        let expires_at = claims
-            .get("exp")
-            .and_then(Value::as_f64)
-            .and_then(|end| DateTime::from_timestamp(end as i64 + LEEWAY as i64, 0));
+        let expires_at = claims.get("exp").and_then(Value::as_f64).and_then(|end| {
+            DateTime::from_timestamp((end as i64).saturating_add(LEEWAY as i64), 0)
+        });
         let caller = self.read(&claims).ok_or(AuthError::Invalid)?;
         // One without an end was refused above; one that no calendar has ends now.
         let expires_at = Some(expires_at.unwrap_or_else(Utc::now));

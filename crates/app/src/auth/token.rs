@@ -34,9 +34,11 @@ pub fn parse(text: &str) -> Option<[u8; 32]> {
 
 /// A name that a token may have, or the rule.
 pub fn named(text: &str) -> Result<String, &'static str> {
-    let fits = (1..=100).contains(&text.chars().count()) && !text.contains(char::is_control);
+    let fits = (1..=100).contains(&text.chars().count())
+        && !text.contains(char::is_control)
+        && !text.trim().is_empty();
     fits.then(|| text.to_owned())
-        .ok_or("must have 1 to 100 characters, none of them a control character")
+        .ok_or("must have 1 to 100 characters, none of them a control character, not all blanks")
 }
 
 /// An address that a token's owner may have, or the rule.

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, builder::RangedU64ValueParser};
 use outport_client::conformance::{self, KitConfig, Outcome, Verdict};
 use uuid::Uuid;
 
@@ -41,11 +41,21 @@ pub(super) struct StreamArguments {
     /// are appended to its channel
     #[arg(long, value_name = "ID")]
     job: Option<Uuid>,
-    /// Bytes of a message, at most, as the server is configured
-    #[arg(long, default_value_t = 64 * 1024, value_name = "BYTES")]
+    /// Bytes of a message, at most, as the server is configured: 1024 to 4194304
+    #[arg(
+        long,
+        default_value_t = 64 * 1024,
+        value_name = "BYTES",
+        value_parser = RangedU64ValueParser::<usize>::new().range(1024..=4 * 1024 * 1024)
+    )]
     message_bytes: usize,
-    /// How often the server says where a channel is, as it is configured
-    #[arg(long, default_value_t = 15, value_name = "SECONDS")]
+    /// How often the server says where a channel is, as it is configured: 1 to 3600
+    #[arg(
+        long,
+        default_value_t = 15,
+        value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
     heartbeat: u64,
     /// Only the cases whose rule or name has this text
     #[arg(long, value_name = "TEXT")]

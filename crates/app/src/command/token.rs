@@ -62,8 +62,8 @@ pub(super) struct NewToken {
         default_value = "exports:read,exports:write,resources:read"
     )]
     scopes: Vec<String>,
-    /// Days until it ends [default: never]
-    #[arg(long)]
+    /// Days until it ends, 1 to 36500 [default: never]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     days: Option<u32>,
 }
 
