@@ -208,13 +208,15 @@ fn public_url(s: &mut Settings, listen: SocketAddr) -> Url {
         Ok(url)
             if matches!(url.scheme(), "http" | "https")
                 && url.query().is_none()
+                && url.fragment().is_none()
                 && url.username().is_empty()
                 && url.password().is_none() =>
         {
             url
         }
         _ => {
-            s.wrong("publicUrl", "must be an http or https URL without credentials or query");
+            let rule = "must be an http or https URL without credentials, query or fragment";
+            s.wrong("publicUrl", rule);
             default
         }
     }

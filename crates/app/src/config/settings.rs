@@ -65,9 +65,10 @@ impl Settings {
                 toml::Value::String(text) => self.set(&name, text),
                 toml::Value::Integer(number) => self.set(&name, &number.to_string()),
                 toml::Value::Boolean(flag) => self.set(&name, &flag.to_string()),
-                _ => self
-                    .faults
-                    .push(format!("{name}: must be a text, a whole number or true/false")),
+                _ => self.faults.push(format!(
+                    "{}: must be a text, a whole number or true/false",
+                    shown(&name)
+                )),
             }
         }
     }
@@ -86,7 +87,7 @@ impl Settings {
                 && !key.starts_with("OUTPORT_TEST_")
                 && !OF_CLIENTS.contains(&key.as_str())
             {
-                self.faults.push(format!("{key}: is not a variable that Outport knows"));
+                self.faults.push(format!("{}: is not a variable that Outport knows", shown(&key)));
             }
         }
     }
@@ -95,7 +96,12 @@ impl Settings {
     pub fn set(&mut self, name: &str, value: &str) {
         if !name.starts_with(CONNECTIONS) && !VARIABLES.iter().any(|variable| variable.name == name)
         {
-            self.faults.push(format!("{name}: is not a variable that Outport knows"));
+            self.faults.push(format!("{}: is not a variable that Outport knows", shown(name)));
+        } else if name.starts_with(CONNECTIONS) && is_like_url(name) {
+            self.faults.push(format!(
+                "{}: the name of a connection must not have ':', '/' or '@'; its URL is the value",
+                shown(name)
+            ));
         } else if value.trim().is_empty() {
             self.values.remove(name);
             self.blank.insert(name.to_owned());
@@ -242,13 +248,30 @@ impl Settings {
     }
 }
 
+/// Whether a name may be a URL, as when a name and its value were exchanged.
+fn is_like_url(name: &str) -> bool {
+    name.contains([':', '/', '@'])
+}
+
+/// A name as it may be shown: of what may be a URL, and hold a password, its table alone.
+fn shown(name: &str) -> String {
+    if !is_like_url(name) {
+        return name.to_owned();
+    }
+    let table = name.split_once('.').map(|(table, _)| format!("{table}."));
+    let table = table.filter(|table| {
+        table == CONNECTIONS || VARIABLES.iter().any(|variable| variable.name.starts_with(table))
+    });
+    format!("{}…", table.unwrap_or_default())
+}
+
 /// Whether a value may hold a user and a password. Of what should be a URL, and is mistyped, nobody
 /// can say where they stand: it is shown only when it can be read, and has no place for them.
 fn may_hold_credentials(name: &str, value: &str) -> bool {
     let is_to_be_url = name.starts_with(CONNECTIONS)
         || ["url", "Url", "endpoint", "Endpoint"].iter().any(|end| name.ends_with(end));
     if is_to_be_url {
-        value.contains(['@', '?']) || Url::parse(value).is_err()
+        value.contains(['@', '?', '#']) || Url::parse(value).is_err()
     } else {
         value.contains("://") && value.contains('@')
     }

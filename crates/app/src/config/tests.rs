@@ -79,7 +79,7 @@ fn a_url_that_is_mistyped_is_not_shown_and_one_that_holds_no_password_is() {
         "ftp://idp?key=CANARY7",
     ] {
         for (name, rule) in [
-            ("publicUrl", "must be an http or https URL without credentials or query"),
+            ("publicUrl", "must be an http or https URL without credentials, query or fragment"),
             ("jwt.jwksUrl", WEB),
             ("s3.endpoint", WEB),
             ("s3.publicEndpoint", WEB),
@@ -104,7 +104,14 @@ fn a_url_that_is_mistyped_is_not_shown_and_one_that_holds_no_password_is() {
         assert!(said.contains("means nothing without s3.bucket"), "{said}");
         assert!(!said.contains("CANARY"), "{said}");
     }
-    for url in ["https:u CANARY7@idp", "https://:CANARY7@idp", "https://u@idp?CANARY7"] {
+    for url in [
+        "https:u CANARY7@idp",
+        "https://:CANARY7@idp",
+        "https://u@idp?CANARY7",
+        "https://idp?CANARY7",
+        "https://idp#CANARY7",
+        "https://idp/#",
+    ] {
         let said = told(&[("publicUrl", url)]);
         assert!(said.contains("publicUrl (OUTPORT_PUBLIC_URL) must be an http"), "{said}");
         assert!(!said.contains("CANARY"), "{said}");
@@ -113,6 +120,43 @@ fn a_url_that_is_mistyped_is_not_shown_and_one_that_holds_no_password_is() {
         let said = told(&[("s3.bucket", "files"), (name, url)]);
         assert!(said.contains(&format!("is '{url}' and {WEB}")), "{said}");
     }
+}
+
+#[test]
+fn a_url_in_the_place_of_a_name_is_refused_and_not_shown() {
+    const URL: &str = "postgres://u.CANARY7:CANARY8@h.example/x";
+    const RULE: &str = "must not have ':', '/' or '@'; its URL is the value";
+    const UNKNOWN: &str = "is not a variable that Outport knows";
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("outport.toml");
+    let told = |text: String| {
+        std::fs::write(&file, text).expect("a file");
+        let mut settings = Settings::for_tests();
+        match settings.read_file(&file) {
+            Ok(()) => Config::from_settings(settings).err().expect("a fault").to_string(),
+            Err(error) => error.to_string(),
+        }
+    };
+    for (text, start, rule) in [
+        (format!("[connections]\n\"{URL}\" = \"shop\""), "connections.…: ", RULE),
+        (format!("[connections]\n\"{URL}\" = \"sqlite:///x\""), "connections.…: ", RULE),
+        (format!("[connections]\n\"{URL}\" = \"\""), "connections.…: ", RULE),
+        (format!("[connections]\n\"{URL}\" = [1]"), "connections.…: ", "must be a text"),
+        (format!("[connections.\"{URL}\"]\na = \"b\""), "connections.…: ", RULE),
+        (format!("[connections]\n\"{URL}\" = 1\n\"{URL}\" = 2"), "outport.toml: ", ""),
+        (format!("[connections]\n\"{URL}\" \"shop\""), "outport.toml: ", ""),
+        (format!("[state]\n\"{URL}\" = \"url\""), "state.…: ", UNKNOWN),
+        (format!("\"{URL}\" = \"state.url\""), "  …: ", UNKNOWN),
+        (format!("[u]\n\"{URL}\" = \"shop\""), "  …: ", UNKNOWN),
+    ] {
+        let said = told(text);
+        assert!(said.contains(start) && said.contains(rule), "{said}");
+        assert!(!said.contains("CANARY"), "{said}");
+    }
+    let mut settings = Settings::for_tests();
+    settings.read_environment([(format!("OUTPORT_{URL}"), "x".to_owned())].into_iter());
+    let said = Config::from_settings(settings).err().expect("a fault").to_string();
+    assert!(said.contains(UNKNOWN) && !said.contains("CANARY"), "{said}");
 }
 
 const BROKER: [(&str, &str); 3] = [
