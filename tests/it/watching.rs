@@ -93,8 +93,13 @@ async fn an_export_that_does_not_succeed_is_another_exit_code() {
     }
 }
 
-/// A server that leads every request elsewhere, and lets connections of the stream wait.
-async fn elsewhere() -> String {
+const ELSEWHERE: &str = "HTTP/1.1 302 Found\r\nlocation: /login\r\ncontent-length: 0\r\n\
+                         connection: close\r\n\r\n";
+const PAGE: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 14\r\n\
+                    connection: close\r\n\r\n<p>Sign in</p>";
+
+/// A server that gives requests, or connections of the stream, this answer, and lets the others wait.
+async fn answering(answer: &'static str, is_of_stream: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
@@ -102,12 +107,10 @@ async fn elsewhere() -> String {
         while let Ok((mut socket, _)) = listener.accept().await {
             let mut head = vec![0; 4096];
             let read = socket.read(&mut head).await.expect("a request");
-            if head[..read].starts_with(b"GET /v1/stream ") {
+            if head[..read].starts_with(b"GET /v1/stream ") != is_of_stream {
                 waiting.push(socket);
                 continue;
             }
-            let answer = "HTTP/1.1 302 Found\r\nlocation: /login\r\ncontent-length: 0\r\n\
-                          connection: close\r\n\r\n";
             socket.write_all(answer.as_bytes()).await.expect("it reads");
         }
     });
@@ -116,7 +119,7 @@ async fn elsewhere() -> String {
 
 #[tokio::test]
 async fn what_a_server_answers_that_is_asked_again_is_said() {
-    let (world, url) = (World::sqlite(), elsewhere().await);
+    let (world, url) = (World::sqlite(), answering(ELSEWHERE, false).await);
     let job = "0197a801-1690-7590-b3cf-19599b9be3e4";
     let watch = ask(&world, &[&url], "opt_token", &["watch", job]);
     let watch_json = ask(&world, &[&url], "opt_token", &["watch", job, "--json"]);
@@ -128,6 +131,21 @@ async fn what_a_server_answers_that_is_asked_again_is_said() {
         (&line["channel"], &line["retrying"]["why"]),
         (&json!(format!("job:{job}")), &json!(why))
     );
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_connection_is_said_in_the_same_words() {
+    let world = World::sqlite();
+    for (answer, why) in [
+        (ELSEWHERE, "302: it leads elsewhere"),
+        (PAGE, "200: the answer cannot be read: it is no connection"),
+    ] {
+        let url = answering(answer, true).await;
+        let channel = "job:0197a801-1690-7590-b3cf-19599b9be3e4";
+        let tail = ask(&world, &[&url], "opt_token", &["events", "tail", channel]);
+        until("it is told", PATIENCE, async || tail.log().contains(why).then_some(())).await;
+        assert!(tail.log().contains("again in "), "{}", tail.log());
+    }
 }
 
 #[tokio::test]

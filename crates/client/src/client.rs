@@ -23,6 +23,9 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// How long a server may say nothing in the midst of an answer.
 const SILENCE: Duration = Duration::from_secs(30);
 
+/// What a redirect says: whoever is there must not learn the token.
+pub(crate) const ELSEWHERE: &str = "it leads elsewhere";
+
 /// A server, and who asks it.
 #[derive(Clone)]
 pub struct Client {
@@ -249,9 +252,8 @@ pub(crate) async fn answered(request: RequestBuilder) -> Result<Response, Client
 pub(crate) async fn read<T: DeserializeOwned>(request: RequestBuilder) -> Result<T, ClientError> {
     let response = answered(request).await?;
     if response.status().is_redirection() {
-        // Whoever is there must not learn the token.
         let status = response.status().as_u16();
-        let detail = Some("it leads elsewhere".to_owned());
+        let detail = Some(ELSEWHERE.to_owned());
         return Err(ClientError::Refused { status, code: None, detail, retry_after: None });
     }
     let body = bytes(response).await?;

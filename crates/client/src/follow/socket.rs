@@ -15,8 +15,8 @@ use tokio_tungstenite::{
 
 use super::machine::End;
 use crate::{
-    Client,
-    client::{Problem, retry_after},
+    Client, ClientError,
+    client::{ELSEWHERE, Problem, retry_after},
 };
 
 /// Bytes of a message, at most; a server's own limit is far below.
@@ -199,14 +199,23 @@ fn refused(answer: &tungstenite::http::Response<Option<Vec<u8>>>) -> Loss {
     let status = answer.status().as_u16();
     let body = answer.body().as_deref().unwrap_or_default();
     let Problem { code, detail } = serde_json::from_slice(body).unwrap_or_default();
-    let (code, detail) = (code.unwrap_or_default(), detail.unwrap_or_default());
-    let why = format!("{status} {code} {detail}").trim_end().to_owned();
+    let retry_after = retry_after(answer.headers().get(RETRY_AFTER));
+    let detail = detail.or_else(|| no_connection(status).map(str::to_owned));
+    let why = ClientError::Refused { status, code, detail, retry_after }.to_string();
     let end = match status {
         401 => Some(End::Unauthenticated),
         408 | 425 | 429 => None,
         400..=499 => Some(End::Refused(why.clone())),
         _ => None,
     };
-    let retry_after = retry_after(answer.headers().get(RETRY_AFTER));
     Loss { why, end, retry_after, code: Some(status) }
+}
+
+/// What an answer says by its status alone that is no refusal.
+const fn no_connection(status: u16) -> Option<&'static str> {
+    match status {
+        200..=299 => Some("the answer cannot be read: it is no connection"),
+        300..=399 => Some(ELSEWHERE),
+        _ => None,
+    }
 }

@@ -96,6 +96,21 @@ async fn a_server_at_capacity_is_left_alone_for_as_long_as_it_asks() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_no_connection_is_told_in_words() {
+    let (mut server, job) = (Server::start().await, channel(1));
+    let mut watched = Watched::of(&server, [(job.clone(), after(0))]);
+    for (status, headers, told) in [
+        (200, "", "200: the answer cannot be read: it is no connection"),
+        (302, "location: /login\r\n", "302: it leads elsewhere"),
+        (502, "", "502"),
+    ] {
+        server.refuse(status, headers).await;
+        assert_eq!(watched.reconnecting().await.1, told);
+    }
+    assert_eq!(server.connection().await.subscription(&job).await, Some(0));
+}
+
+#[tokio::test]
 async fn a_server_that_has_fallen_silent_is_left() {
     let (mut server, job) = (Server::start().await, channel(1));
     let mut config = config();
