@@ -39,6 +39,11 @@
  * @property {string[]} scopeTypes
  */
 
+/** @param {unknown} sample */
+const orNull = (sample) => (/** @type {unknown} */ it) => it === null || fits(it, sample);
+/** @param {unknown} it */
+export const isTime = (it) => typeof it === "string" && !Number.isNaN(Date.parse(it));
+
 /** What an export has at least, as `fits` looks at it. */
 export const EXPORT = {
   exportJobId: "",
@@ -47,13 +52,15 @@ export const EXPORT = {
   columns: [""],
   fileName: "",
   status: "",
-  createdAt: "",
+  createdAt: isTime,
   updatedAt: "",
-  progress: { done: 0 },
-  failure: null,
+  progress: { done: 0, total: orNull(0) },
+  sizeBytes: orNull(0),
+  failure: orNull({ code: "", message: "" }),
+  files: orNull([{ number: 0, name: "", sizeBytes: 0 }]),
   links: {},
 };
-export const EXPORTS = { items: [EXPORT], nextCursor: null };
+export const EXPORTS = { items: [EXPORT], nextCursor: orNull("") };
 const COLUMN = { key: "", label: {}, type: "", operators: [""] };
 const RESOURCE = { name: "", columns: [COLUMN], formats: [""], compressions: [""], scopeTypes: [""] };
 export const RESOURCES = { items: [RESOURCE] };
@@ -64,11 +71,11 @@ const LARGE = 64 * 1024 * 1024;
 const PATIENCE = 30_000;
 
 /**
- * Whether a value is like a sample: of an array's one element are all, and null is anything.
+ * Whether a value is like a sample: of an array's one element are all, and a function judges.
  * @param {any} value @param {any} sample @returns {boolean}
  */
 export function fits(value, sample) {
-  if (sample === null) return value !== undefined;
+  if (typeof sample === "function") return sample(value);
   if (Array.isArray(sample)) {
     return Array.isArray(value) && value.every((it) => fits(it, sample[0]));
   }
@@ -77,7 +84,7 @@ export function fits(value, sample) {
   return typeof (value ?? 0) === "object" && names.every((it) => fits(value[it], sample[it]));
 }
 
-/** An answer that is no success, or none at all. */
+/** An answer that is no success, none at all, or one that cannot be worked with. */
 export class Problem extends Error {
   /**
    * @param {number} status 0 when there was no answer @param {any} body
@@ -96,6 +103,13 @@ export class Problem extends Error {
   get mayPass() {
     return this.status === 0 || this.status === 429 || this.status >= 500;
   }
+}
+
+/** What went wrong on the way to an answer, or in taking it. @param {unknown} error */
+export function problemOf(error) {
+  if (error instanceof Problem) return error;
+  console.error(error);
+  return new Problem(0, null);
 }
 
 export class Api {
@@ -131,20 +145,26 @@ export class Api {
   }
 
   /**
-   * Saves a file. The token is in a header, so the page itself takes the bytes.
-   * @param {string} path @param {string} name @param {number} size bytes
+   * Saves a file. The token is in a header, so the page itself takes the bytes. Others between may
+   * answer with something else.
+   * @param {string} path @param {string} name @param {number | null} size bytes
    */
   async save(path, name, size) {
+    const check = (/** @type {Blob} */ it) => {
+      const detail = "What came is not the export: its size is another one.";
+      if (size !== null && it.size !== size) throw new Problem(0, { detail });
+    };
     /** @type {any} */
     const { showSaveFilePicker } = window;
-    if (size > LARGE && showSaveFilePicker !== undefined) {
+    if (size !== null && size > LARGE && showSaveFilePicker !== undefined) {
       const handle = await showSaveFilePicker({ suggestedName: name });
       const answer = await this.#file(path);
       await answer.body?.pipeTo(await handle.createWritable());
-      return;
+      return check(await handle.getFile());
     }
-    const blob = this.#file(path).then((answer) => answer.blob());
-    const url = URL.createObjectURL(await this.#unlessClosed(blob));
+    const blob = await this.#unlessClosed(this.#file(path).then((answer) => answer.blob()));
+    check(blob);
+    const url = URL.createObjectURL(blob);
     const link = document.createElement("a");
     link.href = url;
     link.download = name;

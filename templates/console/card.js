@@ -1,5 +1,7 @@
 /** One export on the page: what the API says of it, and what the stream tells since. */
 
+import { isTime } from "./api.js";
+
 /** @typedef {import("./consumer.js").StreamEvent} StreamEvent */
 /** @typedef {import("./api.js").ExportView} ExportView */
 /**
@@ -43,7 +45,7 @@ export class Card {
   /** How many of them are on the page; -1 when they must be put there anew. */
   #shown = 0;
   #isDrawing = false;
-  /** Whether the stream alone has told the end: of a file the API knows. */
+  /** Whether the API is to be asked: of a file after the end, or for what can be drawn. */
   lacksAnswer = false;
 
   /** @param {ExportView} view @param {Actions} actions */
@@ -65,6 +67,7 @@ export class Card {
       if (this.#isOpen) actions.open(this);
       this.#draw();
     });
+    this.element.hidden = true;
     this.#drawNow();
   }
 
@@ -160,7 +163,17 @@ export class Card {
     });
   }
 
+  /** What cannot be drawn is as good as no answer, and in nobody else's way. */
   #drawNow() {
+    try {
+      this.#drawAll();
+    } catch (error) {
+      console.error(error);
+      this.lacksAnswer = true;
+    }
+  }
+
+  #drawAll() {
     const { view } = this;
     const { status, fileName, links, failure } = view;
     this.element.dataset["status"] = status;
@@ -184,6 +197,7 @@ export class Card {
     this.#drawRun();
     this.#drawFiles();
     this.#drawEvents();
+    this.element.hidden = false;
   }
 
   #drawRun() {
@@ -304,7 +318,9 @@ function line(event) {
   entry.dataset["event"] = event.id;
   const [time, type, told] = ["time", "code", "span"].map((name) => document.createElement(name));
   if (time === undefined || type === undefined || told === undefined) return entry;
-  time.textContent = clock.format(new Date(event.time));
+  // Nobody has looked at what the stream tells.
+  const isKnown = isTime(event.time);
+  time.textContent = isKnown ? clock.format(new Date(event.time)) : text(event.time);
   time.title = event.time;
   type.textContent = event.type;
   if (event.type === "log.batch") {

@@ -1,12 +1,13 @@
 /** The page: sign in, list the exports, and let the stream move them. */
 
-import { Api, EXPORT, EXPORTS, Problem, RESOURCES, fits } from "./api.js";
+import { Api, EXPORT, EXPORTS, RESOURCES, fits, problemOf } from "./api.js";
 import { Card, hasEnded } from "./card.js";
 import { RequestForm } from "./form.js";
 import { Stream } from "./stream.js";
 
 /** @typedef {import("./consumer.js").StreamEvent} StreamEvent */
 /** @typedef {import("./api.js").ExportView} ExportView */
+/** @typedef {import("./api.js").Problem} Problem */
 
 const STORED = "outport.token";
 /** Exports of a page. */
@@ -83,8 +84,8 @@ class Desk {
 
   /** @param {{ items: ExportView[], nextCursor: string | null }} page */
   open(page) {
-    this.#list(null, page);
     this.stream.start();
+    this.#list(null, page);
   }
 
   /** Nothing of it is seen after this. */
@@ -121,7 +122,14 @@ class Desk {
     const joins = isNewest && items.some((it) => it.exportJobId === this.#newest);
     if (isNewest) this.#newest = items[0]?.exportJobId;
     if (isNewest ? !joins : cursor === this.#older) this.#older = nextCursor;
-    the("older").hidden = this.#older === null;
+    const older = the("older");
+    const isLast = this.#older === null;
+    // Who was there goes on at the last of the list.
+    if (isLast && older === document.activeElement) {
+      const summary = the("cards").querySelector("li:last-child summary");
+      /** @type {HTMLElement | null} */ (summary)?.focus({ preventScroll: true });
+    }
+    older.hidden = isLast;
     the("empty").hidden = this.#cards.size > 0;
   }
 
@@ -170,7 +178,7 @@ class Desk {
     card.show(await this.api.get(path, EXPORT));
     // Of a split export the card now lists the files.
     if (card.view.files === null) {
-      await this.api.save(`${path}/file`, card.view.fileName, card.view.sizeBytes ?? 0);
+      await this.api.save(`${path}/file`, card.view.fileName, card.view.sizeBytes);
     }
   }
 
@@ -295,9 +303,9 @@ class Desk {
 
   /** What a question came to; without access nothing is seen. @param {unknown} error */
   #problem(error) {
-    if (!(error instanceof Problem)) throw error;
-    if (error.status === 401) this.signOut(EXPIRED);
-    return error;
+    const problem = problemOf(error);
+    if (problem.status === 401) this.signOut(EXPIRED);
+    return problem;
   }
 
   /** Does what a person asked for, or says why not. @param {() => Promise<unknown>} act */
@@ -377,13 +385,14 @@ async function enter(token) {
     if (resources === null) desk.offer();
     else form.offer(resources.items);
   } catch (error) {
-    if (!(error instanceof Problem)) throw error;
-    if (error.status === 401 || error.status === 403) return showDoor(error.message);
+    const problem = problemOf(error);
+    const { status, message } = problem;
+    if (status === 401 || status === 403) return showDoor(message);
     // That says nothing against the token.
-    const pause = pauseAfter(error);
+    const pause = pauseAfter(problem);
     again = setTimeout(() => enter(token), pause);
     const at = new Date(Date.now() + pause).toLocaleTimeString();
-    the("away-fault").textContent = `${error.message} It is asked again at ${at}.`;
+    the("away-fault").textContent = `${message} It is asked again at ${at}.`;
   }
 }
 

@@ -1,9 +1,10 @@
 /** The form for a request: a resource, its columns, filters by the type of a column. */
 
-import { Problem } from "./api.js";
+import { problemOf } from "./api.js";
 
 /** @typedef {import("./api.js").ResourceView} ResourceView */
 /** @typedef {import("./api.js").ColumnView} ColumnView */
+/** @typedef {import("./api.js").Problem} Problem */
 
 /** The words of operators. @type {Record<string, string>} */
 const WORDS = {
@@ -92,7 +93,7 @@ export class RequestForm {
   clear() {
     this.#form.reset();
     this.#faults.replaceChildren();
-    this.#button.disabled = false;
+    this.#button.ariaDisabled = "false";
     this.#key = key();
     this.offer([]);
   }
@@ -178,16 +179,17 @@ export class RequestForm {
 
   /** @param {(body: unknown, key: string) => Promise<void>} submit */
   async #submit(submit) {
-    this.#button.disabled = true;
+    // Not `disabled`: the focus would leave the form.
+    if (this.#button.ariaDisabled === "true") return;
+    this.#button.ariaDisabled = "true";
     this.#faults.replaceChildren();
     try {
       await submit(this.#body(), this.#key);
       this.#key = key();
     } catch (error) {
-      if (!(error instanceof Problem)) throw error;
-      this.#complain(error);
+      this.#complain(problemOf(error));
     } finally {
-      this.#button.disabled = false;
+      this.#button.ariaDisabled = "false";
     }
   }
 

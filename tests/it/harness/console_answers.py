@@ -63,7 +63,9 @@ class Visit:
         await page.get_by_label("Token").fill(self.asked["token"])
         await page.get_by_role("button", name="Sign in").click()
         await self.is_live()
-        for case in (self.holes, self.shapes, self.buttons, self.absent):
+        for case in (
+            self.holes, self.shapes, self.drawing, self.request, self.buttons, self.absent
+        ):
             await case()
             await page.unroute_all()
         return self.messages
@@ -100,6 +102,8 @@ class Visit:
             await older.click()
             await expect(cards).to_have_count(count)
         await expect(older).to_be_hidden()
+        last = exports.view(0)["exportJobId"]
+        assert await page.evaluate(FOCUS) == last, "who showed the last ones is among them"
         shown = await page.locator(".card h3").all_inner_texts()
         assert shown == sorted(shown, reverse=True), shown
         # What is known already is no hole.
@@ -121,7 +125,14 @@ class Visit:
         page, exports, resources = self.page, asyncio.Queue(), asyncio.Queue()
         await page.route(EXPORTS, exports.put)
         away, resource = page.locator("#away"), page.get_by_label("Resource")
-        for body in (None, [], {}, {"items": [{}], "nextCursor": None}):
+        export = self.asked["export"]
+        wrong = [
+            {"createdAt": "x"}, {"createdAt": 7}, {"files": 7}, {"files": [None]}, {"failure": 7},
+            {"sizeBytes": {}}, {"progress": {**export["progress"], "total": {}}},
+        ]
+        lists = [{"items": [{**export, **it}], "nextCursor": None} for it in wrong]
+        lists += [{"items": [{}], "nextCursor": None}, {"items": [export], "nextCursor": 7}]
+        for body in (None, [], {}, *lists):
             await page.reload()
             await self.answer(await exports.get(), body=json.dumps(body))
             await expect(away).to_contain_text("It is asked again at")
@@ -139,6 +150,46 @@ class Visit:
         await page.clock.fast_forward(AGAIN_MILLISECONDS)
         await (await resources.get()).continue_()
         await expect(resource.locator("option")).not_to_have_count(0)
+
+    async def drawing(self):
+        """What cannot be drawn is asked for again, and stands in the way of nothing else."""
+        page, export, answers = self.page, self.asked["export"], asyncio.Queue()
+        job, other = export["exportJobId"], {**export, "exportJobId": "other"}
+        # A number that JSON has, and a bar has not.
+        progress = {**export["progress"], "done": "ENDLESS", "total": "ENDLESS"}
+        endless = {**export, "status": "FAILED", "progress": progress}
+        body = json.dumps({"items": [endless, other], "nextCursor": None})
+        body = body.replace('"ENDLESS"', "1e999")
+        await page.route(EXPORTS, lambda route: route.fulfill(body=body))
+        await page.route("**/v1/exports/*", answers.put)
+        await page.reload()
+        await self.is_live()
+        await expect(page.locator('.card[data-id="other"]')).to_be_visible()
+        await expect(page.get_by_label("Resource").locator("option")).not_to_have_count(0)
+        card = page.locator(f'.card[data-id="{job}"]')
+        await expect(card).to_be_hidden()
+        await page.clock.fast_forward(AGAIN_MILLISECONDS)
+        await self.answer(await answers.get(), json=export)
+        await expect(card).to_be_visible()
+        await expect(card.locator(".badge")).to_have_text("COMPLETED")
+
+    async def request(self):
+        """Who requests an export stays on the button, and requests it once."""
+        page, export, posts = self.page, self.asked["export"], asyncio.Queue()
+        await page.route("**/v1/exports", posts.put)
+        await page.reload()
+        await expect(page.get_by_label("Resource").locator("option")).not_to_have_count(0)
+        button = page.get_by_role("button", name="Request the export")
+        await button.focus()
+        for _ in range(2):
+            await page.keyboard.press("Enter")
+        held = await posts.get()
+        await expect(button).to_be_focused()
+        await self.answer(held, status=202, json=export)
+        await expect(page.locator("#news")).to_contain_text("requested")
+        await expect(button).to_be_enabled()
+        await expect(button).to_be_focused()
+        assert posts.empty(), "it is requested twice"
 
     async def buttons(self):
         """A button works again whatever came, and who pressed it stays on its card."""
@@ -175,6 +226,15 @@ class Visit:
             await page.keyboard.press("Enter")
         await expect(download).to_be_enabled()
         assert await page.evaluate(FOCUS) == job
+        # A page of somebody between is no export, whatever its status.
+        downloads = []
+        page.on("download", lambda it: downloads.append(it))
+        sign_in = {"content_type": "text/html", "body": "<p>Sign in</p>"}
+        await page.route("**/file", lambda route: route.fulfill(**sign_in))
+        await page.keyboard.press("Enter")
+        await expect(trouble).to_contain_text("is not the export")
+        await self.trip()
+        assert downloads == [], "it is saved"
 
     async def absent(self):
         """One 404 may be mistaken; what repeats is believed."""

@@ -109,9 +109,11 @@ impl File {
     }
 }
 
-/// A script without its comments but those at the end of a line, and without indentation: half its
-/// size, without a tool. No text of ours goes over several lines, or has the beginning of one.
+/// A script without its comments but those at the end of a line, without indentation, and without
+/// spaces around what needs none: half its size, without a tool. No text of ours goes over several
+/// lines, has the beginning of a comment, or such an operator between spaces.
 fn bare(script: &str) -> String {
+    let operators = [" = ", " => ", " === ", " !== ", " && ", " || ", " ?? "];
     let mut bare = String::with_capacity(script.len());
     let mut in_comment = false;
     for line in script.lines().map(str::trim) {
@@ -131,7 +133,7 @@ fn bare(script: &str) -> String {
             writeln!(bare, "{line}").expect("a text grows");
         }
     }
-    bare
+    operators.into_iter().fold(bare, |bare, operator| bare.replace(operator, operator.trim()))
 }
 
 /// A style without indentation, and without spaces where none are needed. No text of ours has a
@@ -228,8 +230,10 @@ mod tests {
     #[test]
     fn a_script_loses_its_comments_a_style_its_spaces_and_neither_anything_else() {
         let script = "/** What it\n * is. */\nconst a = 1; // kept\n\n  // gone\n  /* gone */\n  \
-                      f(/** @type {any} */ (a));\n  /** @type {any} */ (a).b();\n";
-        let expected = "const a = 1; // kept\nf((a));\n(a).b();\n";
+                      f(/** @type {any} */ (a));\n  /** @type {any} */ (a).b();\n  \
+                      const c = () => a === 1 && b ? \"a: b\" : c ??\n    d;\n";
+        let expected = "const a=1; // kept\nf((a));\n(a).b();\n\
+                        const c=()=>a===1&&b ? \"a: b\" : c ??\nd;\n";
         assert_eq!(bare(script), expected);
         let style = "/* what */\na:hover, b > i {\n  color: red; top: 0;\n\n}\n";
         assert_eq!(bare_style(style), "/* what */\na:hover,b > i {\ncolor:red;top:0;\n}\n");
