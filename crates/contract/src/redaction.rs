@@ -62,6 +62,20 @@ impl Rule {
     fn apply<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.pattern.replace_all(text, self.replacement)
     }
+
+    /// Each match goes to the end of the value that opens in it: `scheme://x;password="a b"`.
+    fn apply_to_runs(&self, text: &str) -> String {
+        let mut clean = String::with_capacity(text.len());
+        let mut at = 0;
+        while let Some(found) = self.pattern.captures_at(text, at) {
+            let run = found.get(0).expect("group 0 is the match").range();
+            clean.push_str(&text[at..run.start]);
+            found.expand(self.replacement, &mut clean);
+            at = value::whole_end(text, run.start, run.end);
+        }
+        clean.push_str(&text[at..]);
+        clean
+    }
 }
 
 /// The contract's rules, in the contract's order, but for the last.
@@ -107,7 +121,7 @@ pub fn redact(text: &str) -> String {
 fn pass(text: &str) -> String {
     let mut text = text.to_owned();
     for rule in CONTRACT.iter() {
-        text = rule.apply(&text).into_owned();
+        text = rule.apply_to_runs(&text);
     }
     further::redact(&without_ipv4(&text))
 }

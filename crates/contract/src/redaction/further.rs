@@ -124,9 +124,12 @@ pub(super) fn redact(text: &str) -> String {
     text
 }
 
-/// Whether a block of PEM begins in the text, and whether one ends in it.
+/// Whether a block of PEM that began before the text ends in it, and whether the text leaves one
+/// open that began in it.
 pub(super) fn pem(text: &str) -> (bool, bool) {
-    (PEM[0].pattern.is_match(text), PEM[1].pattern.is_match(text))
+    let ending = PEM[1].pattern.find(text);
+    let after = ending.map_or(0, |ending| ending.end());
+    (ending.is_some(), PEM[0].pattern.is_match(&text[after..]))
 }
 
 fn without_users(text: &str) -> String {

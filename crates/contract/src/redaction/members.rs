@@ -12,6 +12,8 @@ struct Level {
     name: String,
     /// It belongs to a member with the name of a secret.
     is_secret: bool,
+    /// It belongs to one that counts tokens.
+    is_of_counts: bool,
 }
 
 /// A block of PEM that began in an array and has not ended yet.
@@ -79,8 +81,9 @@ impl Walk<'_> {
     }
 
     fn open(&mut self, bracket: char) {
-        let level =
-            Level { is_array: bracket == '[', name: self.name(), is_secret: self.is_secret() };
+        let (is_array, name) = (bracket == '[', self.name());
+        let is_of_counts = !is_array && (self.is_of_counts() || names::counts_tokens(&name));
+        let level = Level { is_array, name, is_secret: self.is_secret(), is_of_counts };
         self.levels.push(level);
         self.clean.push(bracket);
     }
@@ -113,7 +116,9 @@ impl Walk<'_> {
 
     fn number(&mut self, start: usize, end: usize) {
         let number = &self.text[start..end];
-        if self.is_secret() && !names::is_count(&self.name(), number) {
+        let is_count = names::is_count(&self.name(), number)
+            || (self.is_of_counts() && names::is_short_count(number));
+        if self.is_secret() && !is_count {
             self.clean.push_str(&Value::from(REDACTED).to_string());
         } else {
             self.clean.push_str(number);
@@ -128,6 +133,11 @@ impl Walk<'_> {
         }
     }
 
+    fn is_of_counts(&self) -> bool {
+        self.levels.last().is_some_and(|level| level.is_of_counts)
+            && !names::is_secret_member(&self.name)
+    }
+
     fn is_secret(&self) -> bool {
         let Some(level) = self.levels.last() else { return false };
         let is_plain = self.levels.len() == 1 && self.plain.contains(&self.name.as_str());
@@ -137,16 +147,16 @@ impl Walk<'_> {
     /// Whether `text` belongs to a block of PEM that began in an element before it.
     fn is_of_a_block(&mut self, text: &str) -> bool {
         let name = self.name();
-        let (begins, ends) = further::pem(text);
+        let (ends, is_left_open) = further::pem(text);
         if let Some(block) = &self.block {
             let belongs = block.name == name;
-            if belongs && ends {
+            if belongs && ends && !is_left_open {
                 self.block = None;
             }
             return belongs;
         }
         let array = self.levels.iter().rposition(|level| level.is_array);
-        if let Some(array) = array.filter(|_| begins && !ends) {
+        if let Some(array) = array.filter(|_| is_left_open) {
             self.block = Some(OpenBlock { levels: array + 1, name });
         }
         false

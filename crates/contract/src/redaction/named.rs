@@ -16,8 +16,8 @@ use super::{
 const TAG_BYTES: usize = 256;
 /// Bytes before a name that are looked at.
 const BEFORE_BYTES: usize = 40;
-/// What closes a name's quotes, besides quotes: of a form, of HTML, of an index.
-const CLOSING: [&str; 9] = ["\\", "\"", "'", "`", "]", "%22", "%27", "&quot;", "&#39;"];
+/// What closes a name's quotes, besides those of HTML: of a form, of an index.
+const CLOSING: [&str; 7] = ["\\", "\"", "'", "`", "]", "%22", "%27"];
 /// How elements are written, and how they are in a text within another.
 const TAGS: [(&str, &str, &str); 2] = [("<", ">", "</"), ("&lt;", "&gt;", "&lt;/")];
 
@@ -48,7 +48,10 @@ fn next_name(text: &str, from: usize) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     let start = from + bytes[from..].iter().position(of_a_name)?;
     let length = bytes[start..].iter().position(|byte| !of_a_name(byte));
-    Some(start..length.map_or(text.len(), |length| start + length))
+    let end = length.map_or(text.len(), |length| start + length);
+    // An arrow is no part of it.
+    let is_arrow = text[start + 1..end].ends_with('-') && bytes.get(end) == Some(&b'>');
+    Some(start..end - usize::from(is_arrow))
 }
 
 fn secret_after(text: &str, run: Range<usize>, last_ends: &LastEnds) -> Option<Range<usize>> {
@@ -57,14 +60,16 @@ fn secret_after(text: &str, run: Range<usize>, last_ends: &LastEnds) -> Option<R
     let is_option = name.starts_with('-');
     let bare = name.trim_start_matches('-');
     if is_option && ["u", "U", "user", "proxy-user"].contains(&bare) {
-        // A list is no user.
-        let is_list = text[run.end..].trim_start().starts_with(['[', '{']);
-        let value = if is_list { None } else { argument(text, run.end) };
-        return value.filter(|value| text[value.clone()].contains(':'));
+        // A list is no user, and neither is a word without a password.
+        let rest = text[run.end..].trim_start();
+        let start = text.len() - rest.len();
+        let is_list = rest.starts_with(['[', '{', '“', '„', '‘', '«']);
+        let is_user = !is_list && text[start..value::word_end(text, start)].contains(':');
+        return if is_user { argument(text, run.end) } else { None };
     }
     let kind = names::kind(bare, before)?;
     if kind == Kind::Secret
-        && let Some(content) = content(text, before, run.end, last_ends)
+        && let Some(content) = content(text, before, run.clone(), last_ends)
     {
         return Some(content);
     }
@@ -92,11 +97,15 @@ fn secret_after(text: &str, run: Range<usize>, last_ends: &LastEnds) -> Option<R
 /// name stands in quotes.
 fn separator(text: &str, end: usize) -> Option<(&str, usize, bool)> {
     let mut rest = &text[end..];
-    while let Some(closing) = CLOSING.iter().find(|closing| rest.starts_with(**closing)) {
+    let closings = CLOSING.iter().chain(&value::ENTITIES);
+    while let Some(closing) = closings.clone().find(|closing| rest.starts_with(**closing)) {
         rest = &rest[closing.len()..];
     }
     let is_quoted = rest.len() < text.len() - end;
-    rest = rest.trim_start();
+    // One of many: password[], password[0].
+    let index =
+        rest.strip_prefix('[').map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    rest = index.and_then(|rest| rest.strip_prefix(']')).unwrap_or(rest).trim_start();
     let length = match rest.as_bytes() {
         // A path, as in Rust.
         [b':', b':', ..] => return None,
@@ -119,14 +128,18 @@ fn argument(text: &str, end: usize) -> Option<Range<usize>> {
     value::find(text, text.len() - rest.len(), &name)
 }
 
-/// What is in an element whose name ends at `end`: `<password>S</password>`.
-fn content(text: &str, before: &str, end: usize, last_ends: &LastEnds) -> Option<Range<usize>> {
-    let named = before.strip_suffix(':').map(|before| {
-        before.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || "_-".contains(c))
-    });
+/// What is in an element whose name is at `run`: `<password>S</password>`.
+fn content(
+    text: &str,
+    before: &str,
+    run: Range<usize>,
+    last_ends: &LastEnds,
+) -> Option<Range<usize>> {
+    let named = before.strip_suffix(':').map(|before| before.trim_end_matches(of_a_name));
     let before = named.unwrap_or(before);
     let way = TAGS.iter().position(|(open, ..)| before.ends_with(open))?;
-    let (_, close, ending) = TAGS[way];
+    let (_, close, _) = TAGS[way];
+    let (name, end) = (&text[run.clone()], run.end);
     let attributes = &text[end..text.floor_char_boundary((end + TAG_BYTES).min(text.len()))];
     let length = attributes.find(close)?;
     let attributes = &attributes[..length];
@@ -136,14 +149,44 @@ fn content(text: &str, before: &str, end: usize, last_ends: &LastEnds) -> Option
     }
     let start = end + length + close.len();
     let is_open = !text[start..].starts_with(char::is_whitespace);
-    let is_ended = last_ends[way].is_some_and(|last| start <= last);
-    let length = match is_ended.then(|| text[start..].find(ending)).flatten() {
-        Some(length) => length,
+    let end_of_content = match last_ends[way].filter(|last| start <= *last) {
+        Some(last) => element_end(text, start, name, way).unwrap_or(last),
         // Cut off, or a mere placeholder.
-        None if is_open => value::run_end(text, start) - start,
+        None if is_open => value::whole_end(text, start, start),
         None => return None,
     };
     // Attributes may have names of secrets, too.
     let from = if attributes.is_empty() { start } else { end };
-    (length > 0).then_some(from..start + length)
+    (end_of_content > start).then_some(from..end_of_content)
+}
+
+/// Where the element `name` ends whose content begins at `start`; it may have others in it.
+fn element_end(text: &str, start: usize, name: &str, way: usize) -> Option<usize> {
+    let (open, close, ending) = TAGS[way];
+    let (mut all, mut own) = (1_usize, 1_usize);
+    let mut at = start;
+    while let Some(length) = text[at..].find(open) {
+        let tag = at + length;
+        let is_ending = text[tag..].starts_with(ending);
+        at = tag + if is_ending { ending.len() } else { open.len() };
+        let rest = &text[at..];
+        let is_own = rest.strip_prefix(name).is_some_and(|rest| !rest.starts_with(of_a_name));
+        if is_ending {
+            all -= 1;
+            own -= usize::from(is_own);
+            if all == 0 || own == 0 {
+                return Some(tag);
+            }
+        } else if rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            let head = &rest[..rest.floor_char_boundary(TAG_BYTES)];
+            let is_empty = head.find(close).is_some_and(|length| head[..length].ends_with('/'));
+            all += usize::from(!is_empty);
+            own += usize::from(is_own && !is_empty);
+        }
+    }
+    None
+}
+
+fn of_a_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_-".contains(c)
 }

@@ -12,7 +12,7 @@ pub(super) enum Kind {
 }
 
 /// What a secret's name has in it, in one of its words.
-const SECRETS: [&str; 10] = [
+const SECRETS: [&str; 17] = [
     "password",
     "passwd",
     "passphrase",
@@ -23,9 +23,16 @@ const SECRETS: [&str; 10] = [
     "token",
     "secret",
     "sessid",
+    "passkey",
+    "passwort",
+    "kennwort",
+    "wachtwoord",
+    "contraseña",
+    "contrasena",
+    "senha",
 ];
 /// What may stand before `key` when it opens something.
-const OPENING: [&str; 32] = [
+const OPENING: [&str; 40] = [
     "api",
     "access",
     "private",
@@ -58,12 +65,22 @@ const OPENING: [&str; 32] = [
     "webhook",
     "aes",
     "rsa",
+    "enc",
+    "kms",
+    "tls",
+    "ssl",
+    "data",
+    "app",
+    "unseal",
+    "recovery",
 ];
+/// What `key` begins in words that are no keys.
+const AFTER_KEY: [&str; 6] = ["word", "board", "stroke", "note", "frame", "press"];
 /// Words of their own that end in `pass`.
 const PASSING: [&str; 7] =
     ["bypass", "compass", "trespass", "surpass", "overpass", "underpass", "encompass"];
 /// A key of these kinds opens nothing.
-const KINDS_OF_KEY: [&str; 13] = [
+const KINDS_OF_KEY: [&str; 14] = [
     "primary",
     "foreign",
     "unique",
@@ -77,11 +94,14 @@ const KINDS_OF_KEY: [&str; 13] = [
     "join",
     "index",
     "existing",
+    "metadata",
 ];
 /// What hosts and users go by in connection strings.
 const PLACES: [&str; 7] = ["host", "hostaddr", "hostname", "server", "user", "username", "uid"];
 /// Digits that a count has at most; a longer number may be a secret.
 const COUNT_DIGITS: usize = 9;
+/// Those of the things of which there are few; four digits may be a PIN.
+const FEW_DIGITS: usize = 3;
 
 /// What `name` says of its value; `before` is the text in front of it.
 pub(super) fn kind(name: &str, before: &str) -> Option<Kind> {
@@ -91,7 +111,10 @@ pub(super) fn kind(name: &str, before: &str) -> Option<Kind> {
         return Some(Kind::Header);
     }
     let flat = words.concat();
-    if words.iter().any(|word| is_secret(word)) || flat.contains("sessionid") || opens(&flat) {
+    if words.iter().any(|word| is_secret(word))
+        || ["sessionid", "motdepasse"].iter().any(|name| flat.contains(name))
+        || opens(&words)
+    {
         return Some(Kind::Secret);
     }
     let word_before = before.trim_end_matches(' ').rsplit(|c: char| !c.is_ascii_alphabetic());
@@ -99,6 +122,8 @@ pub(super) fn kind(name: &str, before: &str) -> Option<Kind> {
     match flat.as_str() {
         "key" if !KINDS_OF_KEY.contains(&word_before.as_str()) => Some(Kind::Secret),
         "keys" if OPENING.contains(&word_before.as_str()) => Some(Kind::Secret),
+        // Runs of a name are ASCII.
+        "a" | "as" if before.to_lowercase().ends_with("contraseñ") => Some(Kind::Secret),
         "id" if word_before == "user" => Some(Kind::Place),
         _ if PLACES.iter().any(|place| last.ends_with(place)) => Some(Kind::Place),
         _ => None,
@@ -112,10 +137,29 @@ pub(super) fn is_secret_member(name: &str) -> bool {
 
 /// Whether `value` is only how many there are, or how long, of what `name` speaks of.
 pub(super) fn is_count(name: &str, value: &str) -> bool {
-    let counts = ["tokens", "count", "length", "size", "limit", "ttl", "seconds", "days"];
+    let counts = ["count", "length", "size", "limit", "ttl", "seconds", "days", "version"];
+    let few = ["secrets", "cookies", "passwords", "credentials"];
     let number = value.trim_end_matches([',', '.', ';', ')', '}', ']']);
-    words(name).last().is_some_and(|last| counts.contains(&last.as_str()))
-        && is_short_number(number, COUNT_DIGITS)
+    let words = words(name);
+    let Some(last) = words.last().map(String::as_str) else { return false };
+    (few.contains(&last) && is_short_number(number, FEW_DIGITS))
+        || ((counts.contains(&last) || speaks_of_tokens(&words)) && is_short_count(number))
+}
+
+/// Whether members of `name` may count: `{"tokens":{"input":1500}}`.
+pub(super) fn counts_tokens(name: &str) -> bool {
+    speaks_of_tokens(&words(name))
+}
+
+/// Whether `text` is a number that may be a count of many.
+pub(super) fn is_short_count(text: &str) -> bool {
+    is_short_number(text, COUNT_DIGITS)
+}
+
+/// Whether tokens are what is counted: `maxTokens`, `tokens_used`.
+fn speaks_of_tokens(words: &[String]) -> bool {
+    words.iter().any(|word| word == "tokens")
+        && !words.iter().any(|word| word != "tokens" && is_secret(word))
 }
 
 /// Whether `text` is a number with at most `most` digits.
@@ -130,12 +174,26 @@ fn is_secret(word: &str) -> bool {
     let found = SECRETS.iter().any(|name| word.contains(name))
         && !word.contains("secretar")
         && !word.contains("tokeniz");
-    found || word == "pw" || (word.ends_with("pass") && !PASSING.contains(&word))
+    let stem = word.trim_end_matches(|c: char| c.is_ascii_digit());
+    found || stem.ends_with("pw") || (stem.ends_with("pass") && !PASSING.contains(&stem))
 }
 
-/// Whether a key that `flat` names opens something: `xapikey`, `accesskeyid`.
-fn opens(flat: &str) -> bool {
-    flat.match_indices("key").any(|(at, _)| OPENING.iter().any(|word| flat[..at].ends_with(word)))
+/// Whether a key that `words` name opens something: `X-Api-Key`, `accesskeyid`.
+fn opens(words: &[String]) -> bool {
+    let mut before = String::new();
+    for word in words {
+        let start = before.len();
+        before.push_str(word);
+        for (at, key) in word.match_indices("key") {
+            let kind = &before[..start + at];
+            let is_other = AFTER_KEY.iter().any(|after| word[at + key.len()..].starts_with(after));
+            let opens = OPENING.iter().any(|opening| kind.ends_with(opening));
+            if opens && !is_other && !kind.ends_with("metadata") {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// The words of a name in small letters: `X-Api-Key` and `xApiKey` have three.

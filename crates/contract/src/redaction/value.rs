@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use super::{REDACTED, names};
+use super::{
+    REDACTED,
+    names::{self, Kind},
+};
 
 /// What is known of the name that a value belongs to.
 pub(super) struct Name {
@@ -18,30 +21,52 @@ pub(super) struct Name {
 const SCHEMES: [&str; 8] =
     ["bearer", "basic", "digest", "token", "negotiate", "ntlm", "apikey", "aws4-hmac-sha256"];
 
+/// Quotes as HTML writes them.
+pub(super) const ENTITIES: [&str; 7] =
+    ["&quot;", "&#34;", "&#39;", "&apos;", "&#x22;", "&#x27;", "&#039;"];
+
 /// The value that begins at `from`, after white space. `None` where there is nothing to take out.
 /// A value that is a name itself goes with its own: `secret: token = S`.
 pub(super) fn find(text: &str, from: usize, name: &Name) -> Option<Range<usize>> {
-    let mut found = find_one(text, from, name)?;
+    find_one(text, from, name).map(|found| with_joined(text, found, name))
+}
+
+/// The end of a run that goes, from `start` to `end`: where a value opens in it, that value's end.
+pub(super) fn whole_end(text: &str, start: usize, end: usize) -> usize {
+    let walked = walk(text, start, end);
+    if walked == end {
+        return end;
+    }
+    let name = Name { start, is_quoted: false, is_header: false };
+    with_joined(text, start..walked, &name).end
+}
+
+/// The end of what stands at `at` by itself: in quotes or brackets, or up to white space.
+pub(super) fn word_end(text: &str, at: usize) -> usize {
+    let blank = || text[at..].find(char::is_whitespace).map_or(text.len(), |length| at + length);
+    enclosed_end(text, at).unwrap_or_else(blank)
+}
+
+fn with_joined(text: &str, mut found: Range<usize>, name: &Name) -> Range<usize> {
     loop {
         let rest = text[found.end..].trim_start_matches(is_blank);
         let separated = rest.trim_start_matches([':', '=', '>']);
         let value = &text[found.clone()];
         let is_separated = value.ends_with([':', '=']) || rest.starts_with([':', '=']);
-        if !is_separated || !ends_in_a_name(value) {
-            return Some(found);
-        }
-        let Some(next) = find_one(text, text.len() - separated.len(), name) else {
-            return Some(found);
+        let Some(kind) = is_separated.then(|| last_name(value)).flatten() else { return found };
+        let name = Name { is_header: name.is_header || kind == Kind::Header, ..*name };
+        let Some(next) = find_one(text, text.len() - separated.len(), &name) else {
+            return found;
         };
         found.end = next.end;
     }
 }
 
-/// Whether `value` ends in the name of another, quoted or not, with or without its separator.
-fn ends_in_a_name(value: &str) -> bool {
+/// What the name says that `value` ends in, quoted or not, with or without its separator.
+fn last_name(value: &str) -> Option<Kind> {
     let name = value.trim_end_matches(|c: char| c.is_ascii_punctuation());
     let before = name.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || "_-".contains(c));
-    names::kind(&name[before.len()..], "").is_some()
+    names::kind(&name[before.len()..], "")
 }
 
 fn find_one(text: &str, from: usize, name: &Name) -> Option<Range<usize>> {
@@ -79,7 +104,11 @@ fn find_one(text: &str, from: usize, name: &Name) -> Option<Range<usize>> {
         },
         None => run_end(text, value),
     };
-    let is_over = name.is_quoted && text[end..].starts_with([',', ';', '}', ']', ')', '>', '\\']);
+    let after = &text[end..];
+    // The value of an attribute is over at the end of its tag.
+    let is_over = (name.is_quoted && after.starts_with([',', ';', '}', ']', ')', '>', '\\']))
+        || after.starts_with('>')
+        || after.starts_with("/>");
     let end = if is_over { end } else { run_end(text, end) };
     Some(start..end)
 }
@@ -92,6 +121,7 @@ fn is_blank(c: char) -> bool {
 fn without_tags(rest: &str) -> &str {
     let mut rest = rest;
     while rest.starts_with(['!', '&'])
+        && entity(rest).is_none()
         && let Some(end) = rest.find(char::is_whitespace)
         && !rest[end..].starts_with(is_line_end)
     {
@@ -148,6 +178,10 @@ fn enclosed_end(text: &str, at: usize) -> Option<usize> {
     if rest.starts_with(REDACTED) {
         return Some(at + REDACTED.len());
     }
+    if let Some(entity) = entity(rest) {
+        let end = rest[entity.len()..].find(entity);
+        return Some(end.map_or(text.len(), |length| at + length + 2 * entity.len()));
+    }
     let close = match rest.chars().next()? {
         '[' | '{' => return Some(bracketed_end(text, at)),
         '“' | '„' => Some(['”', '“']),
@@ -165,6 +199,11 @@ fn enclosed_end(text: &str, at: usize) -> Option<usize> {
     let prefix = if prefix <= 2 && quote(&bytes[prefix..]).is_some() { prefix } else { 0 };
     quote(&bytes[prefix..])?;
     Some(quoted_end(text, at + prefix))
+}
+
+/// The quote of HTML that `rest` begins with.
+fn entity(rest: &str) -> Option<&'static str> {
+    ENTITIES.into_iter().find(|entity| rest.starts_with(entity))
 }
 
 /// The backslashes before the quote that `bytes` begin with, and the quote.
@@ -237,14 +276,22 @@ fn literal(rest: &str) -> Option<&str> {
     (is_one && is_over).then_some(literal)
 }
 
-/// The next white space from `at` on; what is quoted in parentheses may have some: `Some("a b")`.
+/// The next white space from `at` on that is not within a value of its own: `x;password="a b"`,
+/// `Some("a b")`.
 pub(super) fn run_end(text: &str, at: usize) -> usize {
+    walk(text, at, at)
+}
+
+/// The end of a run that ends at `least` at the earliest.
+fn walk(text: &str, at: usize, least: usize) -> usize {
     let mut at = at;
-    while let Some(c) = text[at..].chars().next().filter(|c| !c.is_whitespace()) {
+    while let Some(c) = text[at..].chars().next().filter(|c| at < least || !c.is_whitespace()) {
         at += c.len_utf8();
-        if c == '(' && quote(&text.as_bytes()[at..]).is_some() {
-            at = quoted_end(text, at);
-        }
+        at = match c {
+            '(' if quote(&text.as_bytes()[at..]).is_some() => quoted_end(text, at),
+            '=' | ':' | '>' => enclosed_end(text, at).unwrap_or(at),
+            _ => at,
+        };
     }
     at
 }

@@ -56,7 +56,7 @@ fn fuzz_link_token() {
 }
 
 /// What messages of drivers are made of; a byte stands for one of them.
-const WORDS: [&str; 60] = [
+const WORDS: [&str; 68] = [
     "postgres://",
     "user",
     ":",
@@ -117,6 +117,14 @@ const WORDS: [&str; 60] = [
     "-----END A-----",
     "%3A",
     "1.234.567.890",
+    ";password=\"",
+    "={",
+    "<v>",
+    "</password>",
+    "&quot;",
+    "[0]",
+    "->",
+    "\u{a0}",
 ];
 
 fn message(bytes: &[u8]) -> String {

@@ -97,6 +97,56 @@ const NAMED: &[&str] = &[
     "secret: token = §",
     "secret: token: \"a b §\"",
     "host=\npassword: §",
+    "Server=a;Database=x;User Id=sa;Password=\"my § pass\";",
+    "connect(host=db,user=ana,password='my §')",
+    "Server=a;Pwd={my § pass};",
+    "https://api/x?a=1;password=\"my §\"",
+    "https://api/x?a=1;password='my';token=\"a b §\"",
+    "https://api/x?a='b c',\"password\": \"a b §\"",
+    "https://api/x?a={b\u{a0}c d §}",
+    "lookup x;password=\"my §\"",
+    "Addr: x;password=\"my §\"",
+    "retry(password=None,token=\"a § b\")",
+    "password=\"x\";secret=\"a § b\"",
+    "host=db\\npassword=\"my §\"",
+    "token=x;\\\"password\\\":\\\"my §\\\"",
+    "token=x,password=[\"a b\", \"§\"]",
+    "user=ana,Authorization: Bearer a b §",
+    "dbpw=§",
+    "rootpw: §",
+    "userpw=§",
+    "pw1=§",
+    "pass1: §",
+    "dbpass1=§",
+    "passkey=§",
+    "passwort: §",
+    "senha=§",
+    "contraseña=§",
+    "contrasena: §",
+    "mot_de_passe=§",
+    "APP_ENC_KEY=§",
+    "encKey: §",
+    "OUTPORT_OLD_ENC_KEYS=a,§",
+    "kms_key=§",
+    "tls_key: §",
+    "ssl_key=§",
+    "data_key=§",
+    "unseal_key: §",
+    "recovery_key=§",
+    "app_key=§",
+    "password->§",
+    "\"password\"->\"a §\"",
+    "password[]=§",
+    "password[0]=§",
+    "tokens[0]=§",
+    "<password><v>a</v><v>b §</v></password>",
+    "<password>a<br/><v>b</v> c §</password>",
+    "<password>x;a=\"b\nx \"password\": \"§\"",
+    "<db user=\"ana\"><password>my §</password></db>",
+    "<db user=\"ana\"/><password>my §</password>",
+    "<token><token>a</token> b §</token>",
+    "&#34;password&#34;:&#34;a b §&#34;",
+    "&quot;password&quot;: &quot;a b c §&quot;",
 ];
 
 /// Texts in which the secret's form tells it.
@@ -160,6 +210,13 @@ const SURVIVORS: &[&str] = &[
     "use -u root",
     "the password is wrong, the token has expired",
     "<title>Hello</title>",
+    "accessKeywords: a, clientKeyword: b, adminKeyboard: c",
+    "compass: n, passenger: n, passage: n, passed: n, passes: n, passive: n, passport: n",
+    "metadataKey: a",
+    "tokens_used: 12, max_tokens_per_minute=12",
+    "APP_ENC_KEY_VERSION=2",
+    "cookies: 3",
+    "secrets: 4",
 ];
 
 /// What the contract's rules ask for, or what its own words do not tell from a secret.
@@ -169,6 +226,8 @@ const TAKEN_ALL_THE_SAME: &[(&str, &str)] = &[
     ("1.234.10.10.10 and 192.168.100.200", "[redacted].10 and [redacted]"),
     ("role \"app\" does not exist", "role \"[redacted]\" does not exist"),
     ("error: \"ana\"", "error: \"[redacted]\""),
+    ("https://api/oauth/token: 401", "[redacted] 401"),
+    ("see http://a/?q=\"b c\" now", "see [redacted] now"),
 ];
 
 /// What is left around the values that are taken out.
@@ -182,6 +241,8 @@ const AROUND: &[(&str, &str)] = &[
     ("Authorization: Digest a=\"b\", c=\"d\"\nnext", "Authorization: Digest [redacted]\nnext"),
     ("token=YWJjZA== and more", "token=[redacted] and more"),
     ("login --token abc --url x", "login --token [redacted] --url x"),
+    ("user=a;password=\"b c\"; port=1", "user=[redacted] port=1"),
+    ("<password><v>a b</v></password><n>1</n>", "<password>[redacted]</password><n>1</n>"),
     ("GET /cb?key=a&b=c HTTP/1.1", "GET /cb?key=[redacted] HTTP/1.1"),
 ];
 
@@ -234,6 +295,19 @@ fn long_texts_of_half_open_values_end() {
         "-----BEGIN A-----",
         "password: !! ",
         "a%3A",
+        "-u a=[",
+        "-u «",
+        "-u 'a={ ",
+        "https://x?a={",
+        "a://x='",
+        "password=x;a=\"",
+        "<password><b>",
+        "<password></x>",
+        "<password> </password",
+        "password=&quot;a b",
+        "tokens[0",
+        "password=:",
+        "a=>",
         "value \"",
         "error: \"",
         "\\",
@@ -260,6 +334,8 @@ fn texts_are_redacted_and_nothing_else_changes() {
         "[]",
         r#"{"tokens":1500,"keys":["a"],"idempotencyKey":"a","cursor":"b","title":"Hello \"you\""}"#,
         r#"{"password":null,"token":true,"secret":""}"#,
+        r#"{"accessKeywords":["a"],"clientKeyword":"b","adminKeyboard":"c"}"#,
+        r#"{"tokens":{"input":1500,"by":{"a":2}},"tokens_used":12,"cookies":3,"secrets":4}"#,
     ] {
         assert_eq!(members(text, &[]), text);
     }
@@ -287,6 +363,14 @@ fn a_member_with_the_name_of_a_secret_has_its_value_replaced() {
             r#"{"headers":{"X-Api-Key":"a","Authorization":"Basic b","Accept":"c"}}"#,
             r#"{"headers":{"X-Api-Key":"[redacted]","Authorization":"[redacted]","Accept":"c"}}"#,
         ),
+        (
+            r#"{"dbpass1":"a","passkey":"b","contraseña":"c","APP_ENC_KEY":"d","pass":"e"}"#,
+            r#"{"dbpass1":"[redacted]","passkey":"[redacted]","contraseña":"[redacted]","APP_ENC_KEY":"[redacted]","pass":"[redacted]"}"#,
+        ),
+        (
+            r#"{"tokens":{"a":"b","password":1},"cookies":1234,"OUTPORT_OLD_ENC_KEYS":["c"]}"#,
+            r#"{"tokens":{"a":"[redacted]","password":"[redacted]"},"cookies":"[redacted]","OUTPORT_OLD_ENC_KEYS":["[redacted]"]}"#,
+        ),
         (r#"[{"cookie":"a"},{"b":"c"}]"#, r#"[{"cookie":"[redacted]"},{"b":"c"}]"#),
     ] {
         assert_eq!(members(text, &[]), expected);
@@ -311,6 +395,14 @@ fn a_block_of_pem_told_in_lines_is_taken_out_to_its_end() {
         (
             r#"{"lines":[{"m":"x -----BEGIN A-----","l":"info"},{"m":"b","l":"info"}],"e":"f"}"#,
             r#"{"lines":[{"m":"x [redacted]","l":"info"},{"m":"[redacted]","l":"info"}],"e":"f"}"#,
+        ),
+        (
+            r#"["-----BEGIN A-----","x","-----END A-----\n-----BEGIN B-----","y","-----END B-----","z"]"#,
+            r#"["[redacted]","[redacted]","[redacted]","[redacted]","[redacted]","z"]"#,
+        ),
+        (
+            r#"["-----BEGIN A-----\nx\n-----END A-----\n-----BEGIN B-----","y","-----END B-----"]"#,
+            r#"["[redacted]\n[redacted]","[redacted]","[redacted]"]"#,
         ),
         (r#"{"a":"-----BEGIN A-----","b":"c"}"#, r#"{"a":"[redacted]","b":"c"}"#),
     ] {
