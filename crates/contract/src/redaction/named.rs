@@ -67,7 +67,9 @@ fn secret_after(text: &str, run: Range<usize>, last_ends: &LastEnds) -> Option<R
         let is_user = !is_list && text[start..value::word_end(text, start)].contains(':');
         return if is_user { argument(text, run.end) } else { None };
     }
-    let kind = names::kind(bare, before)?;
+    // An escape may stand before it: \nkey
+    let unescaped = bare.strip_prefix(['n', 'r', 't']).filter(|_| before.ends_with('\\'));
+    let kind = names::kind(bare, before).or_else(|| names::kind(unescaped?, before))?;
     if kind == Kind::Secret
         && let Some(content) = content(text, before, run.clone(), last_ends)
     {
@@ -87,6 +89,7 @@ fn secret_after(text: &str, run: Range<usize>, last_ends: &LastEnds) -> Option<R
     // MySQL says no more than whether there was one.
     let is_told = ["YES)", "NO)"].contains(&value)
         || names::is_count(bare, value)
+        || (is_quoted && names::counts_tokens(bare) && names::are_counts(value))
         || (kind == Kind::Place
             && bare.to_ascii_lowercase().ends_with("server")
             && names::is_short_number(value, 5));

@@ -1,5 +1,7 @@
 //! Which names say that what follows them is a secret, or where something is.
 
+use std::collections::HashMap;
+
 /// What a name says of its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -121,6 +123,7 @@ pub(super) fn kind(name: &str, before: &str) -> Option<Kind> {
     let word_before = word_before.map(str::to_ascii_lowercase).next().unwrap_or_default();
     match flat.as_str() {
         "key" if !KINDS_OF_KEY.contains(&word_before.as_str()) => Some(Kind::Secret),
+        "keys" if ["data", "app"].contains(&word_before.as_str()) => None,
         "keys" if OPENING.contains(&word_before.as_str()) => Some(Kind::Secret),
         // Runs of a name are ASCII.
         "a" | "as" if before.to_lowercase().ends_with("contraseñ") => Some(Kind::Secret),
@@ -154,6 +157,11 @@ pub(super) fn counts_tokens(name: &str) -> bool {
 /// Whether `text` is a number that may be a count of many.
 pub(super) fn is_short_count(text: &str) -> bool {
     is_short_number(text, COUNT_DIGITS)
+}
+
+/// Whether `text` is a JSON object of counts only.
+pub(super) fn are_counts(text: &str) -> bool {
+    serde_json::from_str::<HashMap<&str, u32>>(text).is_ok()
 }
 
 /// Whether tokens are what is counted: `maxTokens`, `tokens_used`.

@@ -230,7 +230,7 @@ fn quoted_end(text: &str, at: usize) -> usize {
             continue;
         }
         let is_doubled =
-            quote == b'\'' && escapes == 0 && bytes.peek().is_some_and(|(_, next)| *next == quote);
+            quote != b'`' && escapes == 0 && bytes.peek().is_some_and(|(_, next)| *next == quote);
         // Quotes within a value that is escaped itself have more backslashes than its own.
         let is_within = if escapes == 0 { backslashes % 2 == 1 } else { backslashes > escapes };
         if byte == quote && !is_within {
@@ -250,6 +250,13 @@ fn bracketed_end(text: &str, at: usize) -> usize {
     while let Some(byte) = bytes.get(at) {
         match byte {
             b'[' | b'{' => depth += 1,
+            // Doubled within the braces of ODBC; in JSON no word follows.
+            b'}' if depth == 1
+                && bytes[at + 1..].starts_with(b"}")
+                && bytes.get(at + 2).is_some_and(u8::is_ascii_alphanumeric) =>
+            {
+                at += 1;
+            }
             b']' | b'}' if depth == 1 => return at + 1,
             b']' | b'}' => depth -= 1,
             // An apostrophe in a word quotes nothing.

@@ -112,6 +112,9 @@ const NAMED: &[&str] = &[
     "token=x;\\\"password\\\":\\\"my §\\\"",
     "token=x,password=[\"a b\", \"§\"]",
     "user=ana,Authorization: Bearer a b §",
+    "Server=a;Pwd={a}}b my § pass};x",
+    "password=\"a \"\"b §\"",
+    "x\\nkey=\"my §\"",
     "dbpw=§",
     "rootpw: §",
     "userpw=§",
@@ -215,6 +218,8 @@ const SURVIVORS: &[&str] = &[
     "metadataKey: a",
     "tokens_used: 12, max_tokens_per_minute=12",
     "APP_ENC_KEY_VERSION=2",
+    "{\"tokens\":{\"input\":1500, \"output\": 3}}",
+    "data keys: a, b",
     "cookies: 3",
     "secrets: 4",
 ];
