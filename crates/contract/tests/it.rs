@@ -8,6 +8,7 @@ mod golden;
 mod job_events;
 #[path = "it/redaction.rs"]
 mod redaction;
+mod redaction_members;
 #[path = "it/results.rs"]
 mod results;
 #[path = "it/sealed.rs"]

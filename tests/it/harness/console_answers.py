@@ -168,6 +168,9 @@ class Visit:
         await expect(page.get_by_label("Resource").locator("option")).not_to_have_count(0)
         card = page.locator(f'.card[data-id="{job}"]')
         await expect(card).to_be_hidden()
+        # The list is asked for at the same time, and may be answered later.
+        good = {"items": [export, other], "nextCursor": None}
+        await page.route(EXPORTS, lambda route: route.fulfill(json=good))
         await page.clock.fast_forward(AGAIN_MILLISECONDS)
         await self.answer(await answers.get(), json=export)
         await expect(card).to_be_visible()

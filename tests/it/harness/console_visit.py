@@ -18,6 +18,7 @@ import urllib.request
 from playwright.async_api import async_playwright, expect
 
 PATIENCE = 60_000
+LISTS = "**/v1/exports?*"
 # How long the page waits for an answer, and until it asks again.
 ANSWER_MILLISECONDS, AGAIN_MILLISECONDS = 30_000, 5_000
 OUTAGE_SECONDS = 5
@@ -103,7 +104,8 @@ class Visit:
 
     def __init__(self, asked, network, page):
         self.asked, self.network, self.page, self.seen = asked, network, page, {}
-        self.messages, self.refused, self.running = [], [], asyncio.Event()
+        self.messages, self.refused = [], []
+        self.running, self.busy = asyncio.Event(), asyncio.Event()
         page.on("console", self.heard)
         page.on("websocket", lambda socket: socket.on("framereceived", self.received))
         page.on("pageerror", lambda error: self.messages.append(str(error)))
@@ -216,9 +218,16 @@ class Visit:
         await network.open()
         await expect(page.locator("#connection")).to_have_text("Live", timeout=PATIENCE)
         after = await self.moved(card, before)
-        # What a completed export has is asked for once more when the first answer is none.
+        # What a completed export has is asked for once more when the first answer is none. The
+        # list, which is looked at after an outage, does not tell it first.
+        lists = asyncio.Queue()
+        await page.route(LISTS, lists.put)
         await page.route(f"**/v1/exports/{job}", self.answer_busy, times=1)
         await expect(card.locator(".badge")).to_have_text("COMPLETED", timeout=PATIENCE)
+        await asyncio.wait_for(self.busy.wait(), PATIENCE / 1_000)
+        await page.unroute(LISTS)
+        while not lists.empty():
+            await lists.get_nowait().continue_()
         wanted = self.call("GET", f"/v1/channels/job:{job}/events?after=0&limit=1000")["events"]
         await expect(card.locator(".events > li")).to_have_count(len(wanted), timeout=PATIENCE)
         shown = await card.locator(".events > li").evaluate_all(
@@ -254,6 +263,7 @@ class Visit:
 
     async def answer_busy(self, route):
         self.refused.append(route.request.url)
+        self.busy.set()
         await route.fulfill(status=503, json={"title": "Busy"})
 
     async def answer_late(self, route):
@@ -346,7 +356,7 @@ class Visit:
             return lambda route: route.fulfill(status=status, headers=headers, json={})
 
         door, away = page.locator("#sign-in"), page.locator("#away")
-        await page.route("**/v1/exports?*", answer)
+        await page.route(LISTS, answer)
         busy = refusal(503, {"retry-after": "1000"})
         answers.put_nowait(busy)
         await page.reload()
@@ -403,7 +413,7 @@ class Visit:
 
         # The stream alone tells that an export is over; all else that could is held.
         await page.route("**/v1/exports/*", exports.put)
-        await page.route("**/v1/exports?*", lists.put)
+        await page.route(LISTS, lists.put)
         await page.get_by_label("Resource").select_option("order")
         async with page.expect_response(lambda it: it.request.method == "POST") as requesting:
             await page.get_by_role("button", name="Request the export").click()
