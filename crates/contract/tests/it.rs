@@ -8,6 +8,7 @@ mod golden;
 mod job_events;
 #[path = "it/redaction.rs"]
 mod redaction;
+#[path = "it/redaction_members.rs"]
 mod redaction_members;
 #[path = "it/results.rs"]
 mod results;
