@@ -18,7 +18,7 @@ use sqlx::{AssertSqlSafe, MySqlConnection, mysql::MySqlRow};
 use super::{
     failure::{self, Stage, failure},
     relation::{QUOTE, all_of, checked},
-    session::{rows, text},
+    session::{explain, rows, text},
     snapshot,
 };
 use crate::{SourceError, compile};
@@ -76,10 +76,7 @@ async fn explained(
     let relation = compile::relation_by(QUOTE, &selection.relation);
     // Of a SELECT without rows the optimizer reads nothing before it names its tables.
     let sql = format!("SELECT {} FROM {relation} AS r LIMIT 0", all_of(selection));
-    // MariaDB shows what it made of the statement only when asked; MySQL always does.
-    let explain =
-        format!("EXPLAIN /*M! EXTENDED */ /*!50700 FORMAT=TRADITIONAL */ {}", checked(&sql)?);
-    let plan = rows(connection, explain).await.map_err(|error| {
+    let plan = rows(connection, explain(checked(&sql)?)).await.map_err(|error| {
         if failure::is_view_hidden(&error) { hidden().with_cause(error) } else { error }
     })?;
     let mut is_told = false;
@@ -104,8 +101,11 @@ async fn look_behind(
     behind: &mut Behind,
 ) -> Result<(), SourceError> {
     let mut known = BTreeSet::new();
-    while !named.is_empty() {
+    loop {
         let fresh: Vec<Name> = named.difference(&known).cloned().collect();
+        if fresh.is_empty() {
+            return Ok(());
+        }
         known.append(&mut named);
         for chunk in fresh.chunks(AT_ONCE) {
             for (schema, view) in look(connection, chunk, behind).await? {
@@ -113,9 +113,7 @@ async fn look_behind(
                 tables::of_server(&definition, &mut named);
             }
         }
-        named.retain(|name| !known.contains(name));
     }
-    Ok(())
 }
 
 /// Looks at what has these names. Returns the views among it.
@@ -153,7 +151,7 @@ async fn look(
             Some(engine) if engine == TRANSACTIONAL => {
                 behind.table = Some(Relation::Table(vec![schema, name]));
             }
-            Some(engine) => return Err(without_snapshot(&format!("'{name}'"), &engine)),
+            Some(engine) => return Err(without_snapshot(&name, &engine)),
         }
     }
     Ok(views)
@@ -190,7 +188,7 @@ fn without_snapshot(table: &str, engine: &str) -> SourceError {
     SourceError::new(
         FailureCode::SchemaMismatch,
         format!(
-            "table {table} cannot be read as of one moment: its storage engine is {engine}, \
+            "table '{table}' cannot be read as of one moment: its storage engine is {engine}, \
              not {TRANSACTIONAL}; ALTER TABLE … ENGINE = {TRANSACTIONAL} changes it"
         ),
     )

@@ -3,7 +3,7 @@
 use outport_domain::failure::Disposition;
 use sqlx::{Column, MySqlConnection, Row, mysql::MySqlRow};
 
-use super::session::{rows as answer, text};
+use super::session::{explain, rows as answer, text};
 use crate::SourceError;
 
 /// The optimizer's estimate of a statement whose parameters are set; `None` when there is none.
@@ -13,9 +13,7 @@ pub(super) async fn rows(
     connection: &mut MySqlConnection,
     sql: &str,
 ) -> Result<Option<u64>, SourceError> {
-    // Both have the old form of the table only when asked so.
-    let explain = format!("EXPLAIN /*M! EXTENDED */ /*!50700 FORMAT=TRADITIONAL */ {sql}");
-    match answer(connection, explain).await.and_then(|plan| estimate(&plan)) {
+    match answer(connection, explain(sql)).await.and_then(|plan| estimate(&plan)) {
         Ok(rows) => Ok(rows),
         Err(error) if error.disposition == Disposition::Retry => Err(error),
         Err(error) => {
