@@ -20,6 +20,8 @@ use crate::{StoreConfig, StoreError};
 const SQLITE_READERS: u32 = 4;
 /// How long a `SQLite` statement waits for another process's write.
 const SQLITE_BUSY: Duration = Duration::from_secs(10);
+/// How long two processes that make a `SQLite` file's journal at once keep out of each other's way.
+const SQLITE_TURNS: Duration = Duration::from_millis(20);
 /// A connection idle for longer is asked for a sign of life before it is used.
 const PING_AFTER: Duration = Duration::from_secs(1);
 const NEITHER: &str = "the URL of the state database starts neither with sqlite:// nor postgres://";
@@ -88,7 +90,7 @@ async fn sqlite(path: &str, acquire_timeout: Duration) -> Result<Pools, StoreErr
             .after_release(|connection, _| Box::pin(is_outside_transactions(connection)))
     };
     // One writer, so that transactions of this process queue in the pool and not in SQLite.
-    let writer = pool().max_connections(1).connect_with(options.clone()).await?;
+    let writer = once_not_busy(|| pool().max_connections(1).connect_with(options.clone())).await?;
     let reader = pool()
         .max_connections(SQLITE_READERS)
         .connect_with(options.pragma("query_only", "ON"))
@@ -98,6 +100,25 @@ async fn sqlite(path: &str, acquire_timeout: Duration) -> Result<Pools, StoreErr
         reader: SqlxSqliteConnector::from_sqlx_sqlite_pool(reader),
         postgres: None,
     })
+}
+
+/// What `connect` gives once no other process is in its way.
+///
+/// A file becomes WAL when it is connected to for the first time. `SQLite` waits for nobody who
+/// turns it at the same moment: both hold its lock for reading and want the one for writing, so
+/// that one of them is told `SQLITE_BUSY` at once, whatever its timeout.
+async fn once_not_busy<T, F: Future<Output = Result<T, sqlx::Error>>>(
+    connect: impl Fn() -> F,
+) -> Result<T, StoreError> {
+    let until = tokio::time::Instant::now() + SQLITE_BUSY;
+    loop {
+        match connect().await.map_err(StoreError::from) {
+            Err(StoreError::Conflict(_)) if tokio::time::Instant::now() < until => {
+                tokio::time::sleep(SQLITE_TURNS).await;
+            }
+            done => return done,
+        }
+    }
 }
 
 /// Whether a connection that comes back may serve others; one that may not is closed, which ends

@@ -1,6 +1,9 @@
 //! Migrations and connections.
 
+use std::sync::Arc;
+
 use outport_store::{Engine, Store, StoreError};
+use tokio::sync::Barrier;
 
 use crate::bench::{Bench, fresh, remove};
 
@@ -43,6 +46,25 @@ async fn four_processes_migrate_at_once(bench: Bench) {
         store.await.expect("no panic");
     }
     remove(engine, &config).await;
+}
+
+/// `SQLite` itself waits for nobody who turns a file into WAL at the same moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_new_file_is_connected_to_by_four_at_once() {
+    for _ in 0..50 {
+        let (config, _folder) = fresh(Engine::Sqlite).await;
+        let at_once = Arc::new(Barrier::new(4));
+        let stores = (0..4).map(|_| {
+            let (config, at_once) = (config.clone(), Arc::clone(&at_once));
+            tokio::spawn(async move {
+                at_once.wait().await;
+                Store::connect(&config).await.expect("the store connects").close().await;
+            })
+        });
+        for store in stores.collect::<Vec<_>>() {
+            store.await.expect("no panic");
+        }
+    }
 }
 
 async fn a_closed_store_is_unreachable(bench: Bench) {
