@@ -2,9 +2,11 @@
 //!
 //! The server names those in what it made of a statement, but for what it has already read, what is
 //! in a CTE or behind a view that it does not merge into the statement. The query itself and the
-//! definitions of views are therefore read as well.
+//! definitions of views are therefore read as well; and what the server traces while it prepares the
+//! statement says which of all these names are tables, and whether one was missed.
 
 mod tables;
+mod trace;
 
 use std::collections::BTreeSet;
 
@@ -22,7 +24,8 @@ use super::{
     snapshot,
 };
 use crate::{SourceError, compile};
-use tables::Name;
+use tables::{Found, Name, Schema};
+use trace::Traced;
 
 /// The number of the note that has what the server made of a statement.
 const MADE_OF_IT: &str = "1003";
@@ -51,18 +54,19 @@ pub(super) async fn check_snapshots(
     connection: &mut MySqlConnection,
     selection: &Selection,
 ) -> Result<Behind, SourceError> {
-    let mut named = BTreeSet::new();
-    let plan = explained(connection, selection, &mut named).await?;
+    let mut found = Found::default();
+    let (plan, traced) = explained(connection, selection, &mut found).await?;
     match &selection.relation {
         Relation::Table(parts) => {
             if let Some((name, schema)) = parts.split_last() {
-                named.insert((schema.first().cloned(), name.clone()));
+                let schema = schema.first().map_or(Schema::Default, |one| Schema::Of(one.clone()));
+                found.tables.insert((schema, name.clone()));
             }
         }
-        Relation::Query(query) => tables::of_query(query, &mut named),
+        Relation::Query(query) => found.in_query(query),
     }
     let mut behind = Behind { is_read_by_planning: plan.len() > 1, ..Behind::default() };
-    look_behind(connection, named, &mut behind).await?;
+    look_behind(connection, found, traced.as_ref(), &mut behind).await?;
     Ok(behind)
 }
 
@@ -71,18 +75,19 @@ pub(super) async fn check_snapshots(
 async fn explained(
     connection: &mut MySqlConnection,
     selection: &Selection,
-    named: &mut BTreeSet<Name>,
-) -> Result<Vec<MySqlRow>, SourceError> {
+    found: &mut Found,
+) -> Result<(Vec<MySqlRow>, Option<Traced>), SourceError> {
     let relation = compile::relation_by(QUOTE, &selection.relation);
     // Of a SELECT without rows the optimizer reads nothing before it names its tables.
     let sql = format!("SELECT {} FROM {relation} AS r LIMIT 0", all_of(selection));
+    let is_traced = trace::begin(connection).await;
     let plan = rows(connection, explain(checked(&sql)?)).await.map_err(|error| {
         if failure::is_view_hidden(&error) { hidden().with_cause(error) } else { error }
     })?;
     let mut is_told = false;
     for warning in rows(connection, "SHOW WARNINGS").await? {
         if text(&warning, 1)?.as_deref() == Some(MADE_OF_IT) {
-            tables::of_server(&text(&warning, 2)?.unwrap_or_default(), named);
+            found.by_server(&text(&warning, 2)?.unwrap_or_default());
             is_told = true;
         }
     }
@@ -91,53 +96,71 @@ async fn explained(
                        small";
         return Err(SourceError::new(FailureCode::SourceQueryFailed, message));
     }
-    Ok(plan)
+    let traced = if is_traced { trace::end(connection).await? } else { None };
+    Ok((plan, traced))
 }
 
 /// Looks at what has these names, and at what is behind those of them that are views.
 async fn look_behind(
     connection: &mut MySqlConnection,
-    mut named: BTreeSet<Name>,
+    mut found: Found,
+    traced: Option<&Traced>,
     behind: &mut Behind,
 ) -> Result<(), SourceError> {
     let mut known = BTreeSet::new();
     loop {
-        let fresh: Vec<Name> = named.difference(&known).cloned().collect();
+        let is_read = |name: &&Name| traced.is_none_or(|traced| traced.has(&name.1));
+        let mut fresh: Vec<Name> =
+            found.tables.difference(&known).filter(is_read).cloned().collect();
+        if fresh.is_empty() {
+            // Wherever they may be: better one refused than one read that has no snapshot.
+            let beyond = traced.into_iter().flat_map(|traced| traced.beyond(&found));
+            fresh = beyond.map(|name| (Schema::Unknown, name.clone())).collect();
+            found.tables.extend(fresh.iter().cloned());
+        }
         if fresh.is_empty() {
             return Ok(());
         }
-        known.append(&mut named);
+        known.extend(fresh.iter().cloned());
         for chunk in fresh.chunks(AT_ONCE) {
             for (schema, view) in look(connection, chunk, behind).await? {
                 let definition = definition(connection, &schema, &view).await?;
-                tables::of_server(&definition, &mut named);
+                found.by_server(&definition);
+                found.in_query(&definition);
             }
         }
     }
 }
 
-/// Looks at what has these names. Returns the views among it.
+/// Looks at what has these names, whose schemas are all known or none. Returns the views among it.
 async fn look(
     connection: &mut MySqlConnection,
     named: &[Name],
     behind: &mut Behind,
 ) -> Result<Vec<(String, String)>, SourceError> {
-    let list = |place: &str| vec![place; named.len()].join(", ");
-    let any = list("(COALESCE(?, DATABASE()), ?)");
-    // The server's own comparison knows neither case nor accents, its names do.
-    let exact = list("(CAST(COALESCE(?, DATABASE()) AS BINARY), CAST(? AS BINARY))");
+    let is_anywhere = named.iter().any(|(schema, _)| *schema == Schema::Unknown);
+    let (columns, place) = if is_anywhere {
+        ("TABLE_NAME", "(?)")
+    } else {
+        ("TABLE_NAME, TABLE_SCHEMA", "(?, COALESCE(?, DATABASE()))")
+    };
+    let places = vec![place; named.len()].join(", ");
     let sql = format!(
-        "SELECT COALESCE(NULL /*!80000 , CAST(UTC_TIMESTAMP(6) AS CHAR) */), t.* \
+        "SELECT COALESCE(NULL /*!80000 , CAST(UTC_TIMESTAMP(6) AS CHAR) */), DATABASE(), \
+                CAST(@@lower_case_table_names AS CHAR), t.* \
          FROM (SELECT 1) AS one LEFT JOIN \
-           (SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE FROM information_schema.TABLES \
-            WHERE (TABLE_SCHEMA, TABLE_NAME) IN ({any}) \
-              AND (@@lower_case_table_names <> 0 \
-                OR (CAST(TABLE_SCHEMA AS BINARY), CAST(TABLE_NAME AS BINARY)) IN ({exact})) \
+           (SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES \
+            WHERE ({columns}) IN ({places}) \
               AND (ENGINE IS NOT NULL OR TABLE_TYPE = 'VIEW')) AS t ON TRUE"
     );
     let mut query = sqlx::query(AssertSqlSafe(sql));
-    for (schema, name) in named.iter().chain(named) {
-        query = query.bind(schema).bind(name);
+    for (schema, name) in named {
+        query = query.bind(name);
+        query = match schema {
+            Schema::Of(schema) => query.bind(Some(schema)),
+            Schema::Default => query.bind(None::<&str>),
+            Schema::Unknown => query,
+        };
     }
     let rows = query.fetch_all(connection).await.map_err(|error| failure(error, Stage::Query))?;
     let mut views = Vec::new();
@@ -145,8 +168,25 @@ async fn look(
         if let (None, Some(now)) = (behind.looked_at, text(&row, 0)?) {
             behind.looked_at = Some(snapshot::moment(&now)?);
         }
-        let (Some(schema), Some(name)) = (text(&row, 1)?, text(&row, 2)?) else { continue };
-        match text(&row, 3)? {
+        let (Some(schema), Some(name)) = (text(&row, 3)?, text(&row, 4)?) else { continue };
+        // The comparison above knows neither case nor accents; the server's names do, but for
+        // those of a schema of its own.
+        let default = text(&row, 1)?;
+        let is_it = |(of, named): &Name| {
+            *named == name
+                && match of {
+                    Schema::Of(of) => *of == schema,
+                    Schema::Default => default.as_ref() == Some(&schema),
+                    Schema::Unknown => true,
+                }
+        };
+        let tells_case = text(&row, 2)?.as_deref() == Some("0");
+        let is_own = schema.eq_ignore_ascii_case("information_schema");
+        if tells_case && !is_own && !named.iter().any(is_it) {
+            continue;
+        }
+        match text(&row, 6)? {
+            _ if text(&row, 5)?.as_deref() == Some("SEQUENCE") => return Err(sequence(&name)),
             None => views.push((schema, name)),
             Some(engine) if engine == TRANSACTIONAL => {
                 behind.table = Some(Relation::Table(vec![schema, name]));
@@ -181,6 +221,14 @@ fn hidden() -> SourceError {
         FailureCode::SourceQueryFailed,
         "the tables behind a view cannot be told, nor whether they have snapshots: grant SHOW VIEW \
          to the connection's user, and SELECT on the tables",
+    )
+}
+
+/// It keeps no rows of old, whatever its storage engine.
+fn sequence(name: &str) -> SourceError {
+    SourceError::new(
+        FailureCode::SchemaMismatch,
+        format!("'{name}' cannot be read as of one moment: it is a sequence"),
     )
 }
 

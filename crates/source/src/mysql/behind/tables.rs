@@ -4,8 +4,26 @@ use std::collections::BTreeSet;
 
 use super::super::relation::QUOTE;
 
-/// What may be a table: its schema, where that is told, and its name.
-pub(super) type Name = (Option<String>, String);
+/// What may be a table: where it is, and its name.
+pub(super) type Name = (Schema, String);
+
+/// The schema of a name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Schema {
+    /// The session's own.
+    Default,
+    /// The one of this name.
+    Of(String),
+    /// It is not known.
+    Unknown,
+}
+
+/// What was found in statements.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) tables: BTreeSet<Name>,
+    pub(super) ctes: BTreeSet<String>,
+}
 
 /// What encloses texts.
 const TEXT_QUOTES: [char; 2] = ['\'', '"'];
@@ -31,61 +49,79 @@ impl Token {
     }
 }
 
-/// Of a statement as the server prints it: each table is there with its schema, and nothing more,
-/// before it. Some other pairs are found, too, which are no tables.
-pub(super) fn of_server(sql: &str, named: &mut BTreeSet<Name>) {
-    let tokens = tokens(sql);
-    let mut at = 0;
-    while at < tokens.len() {
-        let chain = chain(&tokens[at..]);
-        if let [schema, name] = chain[..] {
-            named.insert((Some(schema.clone()), name.clone()));
+impl Found {
+    /// Of a statement as the server prints it: each table is there with its schema, and nothing
+    /// more, before it. Some other pairs are found, too, which are no tables.
+    pub(super) fn by_server(&mut self, sql: &str) {
+        let tokens = tokens(sql);
+        let mut at = 0;
+        while at < tokens.len() {
+            let chain = chain(&tokens[at..]);
+            if let [schema, name] = chain[..] {
+                self.tables.insert((Schema::Of(schema.clone()), name.clone()));
+            }
+            at += (2 * chain.len()).max(2) - 1;
         }
-        at += (2 * chain.len()).max(2) - 1;
+    }
+
+    /// Of a query as somebody wrote it: what stands where tables do, but for the names of CTEs
+    /// where they are known.
+    pub(super) fn in_query(&mut self, sql: &str) {
+        let tokens = tokens(sql);
+        let mut levels = vec![Level::default()];
+        let mut at = 0;
+        while let Some(token) = tokens.get(at) {
+            let level = levels.last_mut().expect("the outermost is never closed");
+            let mut next = at + 1;
+            match token {
+                Token::Open => {
+                    let coming = std::mem::take(&mut level.now);
+                    levels.push(Level::in_brackets(coming));
+                }
+                Token::Close => {
+                    if levels.len() > 1 {
+                        levels.pop();
+                    }
+                    self.ctes.extend(levels.last_mut().and_then(Level::end_of_brackets));
+                }
+                Token::Comma => level.comma(),
+                // What an index is for.
+                Token::Word(word) if is(word, "FOR") && is_one(tokens.get(at + 1), &USES) => {
+                    next = at + 2;
+                }
+                Token::Word(word) if level.take(word, tokens.get(at + 1)) => {}
+                Token::Word(_) | Token::Quoted(_) => {
+                    let chain = chain(&tokens[at..]);
+                    next = at + 2 * chain.len() - 1;
+                    if level.name(chain[0]) {
+                        let is_cte = |name| levels.iter().any(|one| one.ctes.contains(name));
+                        match chain[..] {
+                            [name] if is_cte(name) => {}
+                            [name] => drop(self.tables.insert((Schema::Default, name.clone()))),
+                            [schema, name, ..] => {
+                                self.tables.insert((Schema::Of(schema.clone()), name.clone()));
+                            }
+                            [] => {}
+                        }
+                    }
+                }
+                Token::Dot | Token::Other => {}
+            }
+            at = next;
+        }
     }
 }
 
-/// Of a query as somebody wrote it: what stands where tables do, but for the names of CTEs where
-/// they are known.
-pub(super) fn of_query(sql: &str, named: &mut BTreeSet<Name>) {
-    let tokens = tokens(sql);
-    let mut levels = vec![Level::default()];
-    let mut at = 0;
-    while let Some(token) = tokens.get(at) {
-        let level = levels.last_mut().expect("the outermost is never closed");
-        let mut next = at + 1;
-        match token {
-            Token::Open => {
-                let coming = std::mem::take(&mut level.now);
-                levels.push(Level::in_brackets(coming));
-            }
-            Token::Close => {
-                if levels.len() > 1 {
-                    levels.pop();
-                }
-                levels.last_mut().expect("one is left").end_of_brackets();
-            }
-            Token::Comma => level.comma(),
-            Token::Word(word) if level.take(word, tokens.get(at + 1)) => {}
-            Token::Word(_) | Token::Quoted(_) => {
-                let chain = chain(&tokens[at..]);
-                next = at + 2 * chain.len() - 1;
-                if level.name(chain[0]) {
-                    let is_cte = |name: &String| levels.iter().any(|one| one.ctes.contains(name));
-                    match chain[..] {
-                        [name] if is_cte(name) => {}
-                        [name] => drop(named.insert((None, name.clone()))),
-                        [schema, name, ..] => {
-                            named.insert((Some(schema.clone()), name.clone()));
-                        }
-                        [] => {}
-                    }
-                }
-            }
-            Token::Dot | Token::Other => {}
-        }
-        at = next;
-    }
+/// What a hint may say that an index is for.
+const USES: [&str; 3] = ["JOIN", "ORDER", "GROUP"];
+
+fn is(word: &str, other: &str) -> bool {
+    word.eq_ignore_ascii_case(other)
+}
+
+/// Whether a token is one of these words.
+fn is_one(token: Option<&Token>, words: &[&str]) -> bool {
+    matches!(token, Some(Token::Word(next)) if words.iter().any(|word| is(next, word)))
 }
 
 /// What is about to come.
@@ -121,10 +157,6 @@ impl Level {
     /// Whether the word was one of the language.
     fn take(&mut self, word: &str, next: Option<&Token>) -> bool {
         let word = word.to_ascii_uppercase();
-        let is_before = |words: &[&str]| {
-            let is_it = |next: &str| words.iter().any(|word| next.eq_ignore_ascii_case(word));
-            matches!(next, Some(Token::Word(next)) if is_it(next))
-        };
         match word.as_str() {
             "RECURSIVE" if self.now == Coming::Cte => self.is_recursive = true,
             _ if self.now == Coming::Cte => return false,
@@ -133,7 +165,7 @@ impl Level {
                     *is_begun = true;
                 }
             }
-            "WITH" if !is_before(&["ROLLUP", "TIES"]) => {
+            "WITH" if !is_one(next, &["ROLLUP", "TIES"]) => {
                 let ctes = std::mem::take(&mut self.ctes);
                 *self = Self { now: Coming::Cte, ctes, ..Self::default() };
             }
@@ -143,7 +175,7 @@ impl Level {
             "FROM" if self.is_select => (self.now, self.by_comma) = (Coming::Table, Coming::Table),
             "JOIN" | "STRAIGHT_JOIN" if self.by_comma == Coming::Table => self.now = Coming::Table,
             "TABLE" if !self.is_select => self.now = Coming::Table,
-            "LATERAL" if self.now == Coming::Table => {}
+            "LATERAL" if self.now == Coming::Table && next == Some(&Token::Open) => {}
             "WHERE" | "GROUP" | "HAVING" | "ORDER" | "LIMIT" => {
                 (self.now, self.by_comma) = (Coming::Else, Coming::Else);
             }
@@ -175,11 +207,12 @@ impl Level {
         coming == Coming::Table
     }
 
-    fn end_of_brackets(&mut self) {
-        if let Some((name, _)) = self.defines.take_if(|(_, is_begun)| *is_begun) {
-            self.ctes.push(name);
-            self.by_comma = Coming::Cte;
-        }
+    /// The CTE that ends here.
+    fn end_of_brackets(&mut self) -> Option<String> {
+        let (name, _) = self.defines.take_if(|(_, is_begun)| *is_begun)?;
+        self.ctes.push(name.clone());
+        self.by_comma = Coming::Cte;
+        Some(name)
     }
 }
 
@@ -206,7 +239,7 @@ fn tokens(sql: &str) -> Vec<Token> {
     while let Some(first) = rest.chars().next() {
         if let Some(after) = after_comment(rest) {
             rest = after;
-        } else if first.is_whitespace() {
+        } else if is_blank(first) {
             rest = &rest[first.len_utf8()..];
         } else if TEXT_QUOTES.contains(&first) {
             rest = unquoted(rest).map_or("", |(_, after)| after);
@@ -216,10 +249,12 @@ fn tokens(sql: &str) -> Vec<Token> {
             rest = after;
             tokens.push(Token::Quoted(name));
         } else if is_of_a_word(first) {
-            let (word, after) =
-                rest.split_at(rest.find(|c| !is_of_a_word(c)).unwrap_or(rest.len()));
-            rest = after;
-            tokens.push(Token::Word(word.to_owned()));
+            let (word, after) = word(rest);
+            let is_part = tokens.last() == Some(&Token::Dot);
+            let number = after_number(word, after).filter(|_| !is_part);
+            rest = number.unwrap_or(after);
+            let is_number = number.is_some();
+            tokens.push(if is_number { Token::Other } else { Token::Word(word.to_owned()) });
         } else {
             rest = &rest[first.len_utf8()..];
             tokens.push(match first {
@@ -229,9 +264,31 @@ fn tokens(sql: &str) -> Vec<Token> {
                 ')' => Token::Close,
                 _ => Token::Other,
             });
+            // A variable, and the mark of an ODBC escape such as `{OJ a JOIN b …}`.
+            if matches!(first, '@' | '{') {
+                let blanks = if first == '{' { is_blank } else { |_| false };
+                rest = word(rest.trim_start_matches(blanks)).1;
+            }
         }
     }
     tokens
+}
+
+/// The server's own blanks.
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t'..='\r')
+}
+
+/// The characters of a word at the beginning, and what comes after them.
+fn word(sql: &str) -> (&str, &str) {
+    sql.split_at(sql.find(|c| !is_of_a_word(c)).unwrap_or(sql.len()))
+}
+
+/// What comes after a number that begins with these digits: a point may end it.
+fn after_number<'a>(digits: &str, after: &'a str) -> Option<&'a str> {
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let fraction = after.strip_prefix('.').filter(|_| is_number)?;
+    Some(fraction.trim_start_matches(|c: char| c.is_ascii_digit()))
 }
 
 fn is_of_a_word(c: char) -> bool {
@@ -243,7 +300,8 @@ fn is_of_a_word(c: char) -> bool {
 fn after_comment(sql: &str) -> Option<&str> {
     let dashes = sql.strip_prefix("--");
     let is_line = sql.starts_with('#')
-        || dashes.is_some_and(|rest| rest.chars().next().is_none_or(char::is_whitespace));
+        || dashes
+            .is_some_and(|rest| rest.chars().next().is_none_or(|c| c == ' ' || c.is_control()));
     if is_line {
         return Some(sql.split_once('\n').map_or("", |(_, rest)| rest));
     }
@@ -274,16 +332,14 @@ fn unquoted(quoted: &str) -> Option<(String, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use super::{Found, Schema};
 
-    use super::{of_query, of_server};
-
-    fn shown(find: fn(&str, &mut BTreeSet<super::Name>), sql: &str) -> String {
-        let mut named = BTreeSet::new();
-        find(sql, &mut named);
-        let shown = named.into_iter().map(|(schema, name)| match schema {
-            Some(schema) => format!("{schema}.{name}"),
-            None => name,
+    fn shown(find: fn(&mut Found, &str), sql: &str) -> String {
+        let mut found = Found::default();
+        find(&mut found, sql);
+        let shown = found.tables.into_iter().map(|(schema, name)| match schema {
+            Schema::Of(schema) => format!("{schema}.{name}"),
+            Schema::Default | Schema::Unknown => name,
         });
         shown.collect::<Vec<_>>().join(" ")
     }
@@ -292,7 +348,7 @@ mod tests {
     fn tables_are_found_in_what_the_server_made_of_a_statement() {
         let sql = "select `s`.`t`.`id` AS `id`,`q`.`l` AS `l`,`s`.`q`.`m` from `s`.`t` \
                    join `s 2`.`a``b` `q` where `s`.`t`.`id` = `q`.`id`";
-        assert_eq!(shown(of_server, sql), "q.id q.l s.t s 2.a`b");
+        assert_eq!(shown(Found::by_server, sql), "q.id q.l s.t s 2.a`b");
     }
 
     #[test]
@@ -310,8 +366,8 @@ mod tests {
             let sql = format!(
                 "select 1 from `s`.`t` where ({hiding} <> 1) or 1 in (select 1 from `s`.`u`)"
             );
-            assert_eq!(shown(of_server, &sql), "s.t s.u", "{hiding}");
-            assert_eq!(shown(of_query, &sql), "s.t s.u", "{hiding}");
+            assert_eq!(shown(Found::by_server, &sql), "s.t s.u", "{hiding}");
+            assert_eq!(shown(Found::in_query, &sql), "s.t s.u", "{hiding}");
         }
     }
 
@@ -353,8 +409,15 @@ mod tests {
             ),
             ("SELECT 1 /*! FROM t */", "t"),
             ("SELECT 1 FROM t FOR SYSTEM_TIME ALL, u", "t u"),
+            ("SELECT id, 100. FROM t JOIN u ON t.n > 0. JOIN s.1 WHERE 1.5 > .5", "t u s.1"),
+            (
+                "SELECT 1 FROM t USE INDEX FOR ORDER BY (i) JOIN u FORCE KEY FOR JOIN (j), v IGNORE INDEX FOR GROUP BY (k), w",
+                "t u v w",
+            ),
+            ("SELECT 1 FROM { OJ t LEFT JOIN u ON t.id = @group OR @@where }, v", "t u v"),
+            ("SELECT 1 FROM lateral l JOIN \u{a0}t --\u{1} WHERE '\n JOIN u", "lateral u \u{a0}t"),
         ] {
-            assert_eq!(shown(of_query, sql), expected, "{sql}");
+            assert_eq!(shown(Found::in_query, sql), expected, "{sql}");
         }
     }
 }
