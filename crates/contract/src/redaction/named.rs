@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::{
     REDACTED,
-    names::{self, Kind},
+    names::{self, Counting, Kind},
     value::{self, Name},
 };
 
@@ -86,10 +86,11 @@ fn secret_after(text: &str, run: Range<usize>, last_ends: &LastEnds) -> Option<R
         value::find(text, from, &Name { start, is_quoted, is_header: kind == Kind::Header });
     let found = found?;
     let value = &text[found.clone()];
+    let counting = Counting::of(bare);
     // MySQL says no more than whether there was one.
     let is_told = ["YES)", "NO)"].contains(&value)
-        || names::is_count(bare, value)
-        || (is_quoted && names::counts_tokens(bare) && names::are_counts(value))
+        || counting.is_count(value)
+        || (is_quoted && counting.tokens && names::are_counts(value))
         || (kind == Kind::Place
             && bare.to_ascii_lowercase().ends_with("server")
             && names::is_short_number(value, 5));

@@ -138,20 +138,32 @@ pub(super) fn is_secret_member(name: &str) -> bool {
     matches!(kind(name, ""), Some(Kind::Secret | Kind::Header))
 }
 
-/// Whether `value` is only how many there are, or how long, of what `name` speaks of.
-pub(super) fn is_count(name: &str, value: &str) -> bool {
-    let counts = ["count", "length", "size", "limit", "ttl", "seconds", "days", "version"];
-    let few = ["secrets", "cookies", "passwords", "credentials"];
-    let number = value.trim_end_matches([',', '.', ';', ')', '}', ']']);
-    let words = words(name);
-    let Some(last) = words.last().map(String::as_str) else { return false };
-    (few.contains(&last) && is_short_number(number, FEW_DIGITS))
-        || ((counts.contains(&last) || speaks_of_tokens(&words)) && is_short_count(number))
+/// What a name says of counts: judged once, however many values stand under it.
+#[derive(Debug, Default)]
+pub(super) struct Counting {
+    /// Of many: `tokens_used`.
+    many: bool,
+    /// Of things of which there are few: `cookies`.
+    few: bool,
+    /// Members of it may count: `{"tokens":{"input":1500}}`.
+    pub(super) tokens: bool,
 }
 
-/// Whether members of `name` may count: `{"tokens":{"input":1500}}`.
-pub(super) fn counts_tokens(name: &str) -> bool {
-    speaks_of_tokens(&words(name))
+impl Counting {
+    pub(super) fn of(name: &str) -> Self {
+        let counts = ["count", "length", "size", "limit", "ttl", "seconds", "days", "version"];
+        let few = ["secrets", "cookies", "passwords", "credentials"];
+        let words = words(name);
+        let Some(last) = words.last().map(String::as_str) else { return Self::default() };
+        let tokens = speaks_of_tokens(&words);
+        Self { many: tokens || counts.contains(&last), few: few.contains(&last), tokens }
+    }
+
+    /// Whether `value` is only how many there are, or how long.
+    pub(super) fn is_count(&self, value: &str) -> bool {
+        let number = value.trim_end_matches([',', '.', ';', ')', '}', ']']);
+        (self.few && is_short_number(number, FEW_DIGITS)) || (self.many && is_short_count(number))
+    }
 }
 
 /// Whether `text` is a number that may be a count of many.

@@ -137,12 +137,12 @@ fn is_line_end(c: char) -> bool {
 /// The end of the lines below a name that are indented more than its own, or are items of a list.
 fn block_end(text: &str, name: usize, line_end: usize) -> Option<usize> {
     let indent = |line: &str| line.len() - line.trim_start_matches([' ', '\t']).len();
-    let own = &text[text[..name].rfind('\n').map_or(0, |end| end + 1)..];
+    let own = &text[text[..name].rfind(is_line_end).map_or(0, |end| end + 1)..];
     let own = indent(own);
     let mut at = line_end;
     let mut end = None;
     let mut is_list = None;
-    for line in text[line_end..].split_inclusive('\n') {
+    for line in text[line_end..].split_inclusive(is_line_end) {
         let start = at;
         at += line.len();
         let content = line.trim();

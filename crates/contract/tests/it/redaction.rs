@@ -324,3 +324,9 @@ fn long_texts_of_half_open_values_end() {
         assert_eq!(redact(&told), told, "from many {piece:?}");
     }
 }
+
+#[test]
+fn a_line_that_begins_with_blanks_is_measured_once() {
+    let text = " ".repeat(512 * 1024) + &"Cookie:\r".repeat(64 * 1024);
+    assert!(redact(&text) == text);
+}

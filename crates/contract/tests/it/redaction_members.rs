@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 fn members(text: &str, plain: &[&str]) -> String {
     let data = RawValue::from_string(text.to_owned()).expect("JSON");
-    redact_members(&data, plain).get().to_owned()
+    redact_members(&data, plain, usize::MAX).expect("no limit").get().to_owned()
 }
 
 #[test]
@@ -89,5 +89,32 @@ fn a_block_of_pem_told_in_lines_is_taken_out_to_its_end() {
         (r#"{"a":"-----BEGIN A-----","b":"c"}"#, r#"{"a":"[redacted]","b":"c"}"#),
     ] {
         assert_eq!(members(text, &[]), expected);
+    }
+}
+
+/// The work grows with the length: what is quadratic in it would not end within a test's time.
+#[test]
+fn a_long_name_is_judged_once_for_all_of_its_elements() {
+    let name = "a".repeat(1024 * 1024);
+    for element in ["1", "{}", "[]", "\"b\"", "{\"b\":1}"] {
+        let elements = vec![element; 200_000].join(",");
+        let text = format!("{{\"{name}\":[{elements}]}}");
+        assert!(members(&text, &[]) == text, "elements {element}");
+    }
+}
+
+#[test]
+fn more_than_may_be_left_is_not_looked_at_to_its_end() {
+    let secret = "s".repeat(100);
+    for (text, most, is_left) in [
+        (r#"{"a":"b"}"#.to_owned(), 9, true),
+        (r#"{ "a" : "b" }"#.to_owned(), 9, true),
+        (r#"{"a":"bc"}"#.to_owned(), 9, false),
+        (format!(r#"{{"token":"{secret}"}}"#), 56, true),
+        (format!(r#"{{"token":"{secret}"}}"#), 55, false),
+        (format!(r#"{{"token":"{}{secret}"}}"#, "\\u0041"), 56, false),
+    ] {
+        let data = RawValue::from_string(text.clone()).expect("JSON");
+        assert_eq!(redact_members(&data, &[], most).is_some(), is_left, "{most} of {text}");
     }
 }

@@ -100,7 +100,13 @@ pub async fn append(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let caller = caller.with(Permission::EventsWrite)?;
-    let Asked { event_type, scope, data, client_id } = parse(&body, &caller)?;
+    let (asked, body) = {
+        let caller = caller.clone();
+        // A text of this size may take a moment: not for a thread that others wait on.
+        let parsed = tokio::task::spawn_blocking(move || (parse(&body, &caller), body));
+        parsed.await.map_err(|error| Problem::internal(&error))?
+    };
+    let Asked { event_type, scope, data, client_id } = asked?;
     let own = event_type.channels.iter().filter_map(|kind| scope.channel(*kind));
     // The members of the scope that number nothing are told all the same.
     for channel in own.chain(ChannelKind::ALL[..2].iter().filter_map(|kind| scope.channel(*kind))) {
@@ -159,14 +165,18 @@ fn parse(body: &str, caller: &Caller) -> Result<Asked, Problem> {
     let data = member("data", true, &mut errors);
     let plain = event_type.map_or(&[][..], StreamEventType::plain_members);
     let data = data.filter(|raw| is_interoperable(raw, &mut errors));
-    let data = data.map(|raw| redact_members(raw, plain));
+    let clean = data.and_then(|raw| redact_members(raw, plain, DATA_BYTES));
+    if data.is_some() && clean.is_none() {
+        let rule = format!("may have {DATA_BYTES} bytes at most");
+        errors.push("data", FieldCode::LimitExceeded, rule);
+    }
     let client_id =
         member("clientId", false, &mut errors).and_then(|raw| string(raw, "clientId", &mut errors));
     if client_id.as_ref().is_some_and(|id| !(1..=CLIENT_ID_CHARS).contains(&id.chars().count())) {
         let rule = format!("must have 1 to {CLIENT_ID_CHARS} characters");
         errors.push("clientId", FieldCode::InvalidValue, rule);
     }
-    if let (Some(event_type), Some(data)) = (event_type, &data) {
+    if let (Some(event_type), Some(data)) = (event_type, clean.as_deref().or(data)) {
         check_data(event_type, data, &mut errors);
     }
     if let (Some(event_type), Some(scope)) = (event_type, &scope)
@@ -176,7 +186,7 @@ fn parse(body: &str, caller: &Caller) -> Result<Asked, Problem> {
         let rule = format!("must have a member that the type is numbered in: {}", kinds.join(", "));
         errors.push("scope", FieldCode::Required, rule);
     }
-    match (event_type, scope, data) {
+    match (event_type, scope, clean) {
         (Some(event_type), Some(scope), Some(data)) if errors.is_empty() => {
             Ok(Asked { event_type, scope, data: data.get().to_owned(), client_id })
         }
@@ -222,10 +232,6 @@ fn appendable(name: &str, errors: &mut FieldErrors) -> Option<&'static StreamEve
 }
 
 fn check_data(event_type: &StreamEventType, data: &RawValue, errors: &mut FieldErrors) {
-    if data.get().len() > DATA_BYTES {
-        let rule = format!("may have {DATA_BYTES} bytes at most");
-        errors.push("data", FieldCode::LimitExceeded, rule);
-    }
     if let Err(invalid) = event_type.check(data) {
         let field = match invalid.member {
             "*" => "data".to_owned(),
