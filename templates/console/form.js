@@ -29,7 +29,8 @@ const WORDS = {
   IN_CURRENT: "in this",
   IN_PREVIOUS: "in the previous",
 };
-const UNITS = ["minute", "hour", "day", "week", "month", "quarter", "year"];
+const UNITS_OF_DATES = ["day", "week", "month", "quarter", "year"];
+const UNITS = ["minute", "hour", ...UNITS_OF_DATES];
 /** How a value is typed. @type {Record<string, string>} */
 const HINTS = {
   date: "2026-07-01",
@@ -245,7 +246,7 @@ function parts(filter) {
 /** What an operator needs to be told. @param {string} operator @param {string} type */
 function fields(operator, type) {
   if (operator.startsWith("IS_")) return [];
-  const unit = () => choice("Unit", UNITS);
+  const unit = () => choice("Unit", type === "date" ? UNITS_OF_DATES : UNITS);
   if (operator === "IN_LAST" || operator === "IN_NEXT") return [input("Amount", "7"), unit()];
   if (operator === "IN_CURRENT" || operator === "IN_PREVIOUS") return [unit()];
   if (operator === "IN" || operator === "NOT_IN") return [input("Values", "separated by commas")];
@@ -279,7 +280,9 @@ function choice(name, names) {
  */
 function valueOf(operator, type, elements) {
   const texts = elements.map((it) => /** @type {HTMLInputElement} */ (it).value);
-  const typed = (/** @type {string} */ text) => (type === "boolean" ? text === "true" : text);
+  // What is neither stays a text, which the service refuses.
+  const typed = (/** @type {string} */ text) =>
+    type === "boolean" && /^(true|false)$/.test(text) ? text === "true" : text;
   const [first = "", second = ""] = texts;
   if (operator.startsWith("IS_")) return undefined;
   if (operator === "IN_LAST" || operator === "IN_NEXT") {

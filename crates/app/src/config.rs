@@ -121,7 +121,7 @@ impl Config {
             }
             None => {}
         }
-        settings.read_environment(std::env::vars());
+        settings.read_environment(std::env::vars_os());
         Self::from_settings(settings)
     }
 

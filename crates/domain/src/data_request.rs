@@ -19,7 +19,9 @@ use crate::{
     canonical,
     column::ColumnType,
     connection::Connection,
-    json::{FieldCode, FieldErrors, JsonType, array, join, object, string, type_of},
+    json::{
+        FieldCode, FieldErrors, JsonType, array, is_interoperable, join, object, string, type_of,
+    },
     limits::fixed,
     selection::{ColumnRef, Predicate, Relation, Selection},
 };
@@ -196,6 +198,7 @@ fn check_metadata(raw: &RawValue, errors: &mut FieldErrors) {
         let rule = format!("has more than {} bytes", fixed::METADATA_BYTES);
         errors.push("metadata", FieldCode::LimitExceeded, rule);
     }
+    is_interoperable(raw, "metadata", errors);
     match Metadata::parse(raw.get()) {
         Ok(_) => {}
         Err(InvalidMetadata::NotAnObject(_)) => {

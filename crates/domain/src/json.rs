@@ -242,3 +242,14 @@ pub fn boolean(raw: &RawValue, path: &str, errors: &mut FieldErrors) -> Option<b
 pub fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
+/// Whether every reader of JSON can take a value in: no half of a surrogate pair in a text, no
+/// number beyond what is counted with (RFC 8259, 6 and 8.2). What is kept as it was sent is asked
+/// this.
+pub fn is_interoperable(raw: &RawValue, field: &str, errors: &mut FieldErrors) -> bool {
+    let is = serde_json::from_str::<serde_json::Value>(raw.get()).is_ok();
+    if !is {
+        let rule = "must have whole characters in its texts and numbers of at most 1.8e308";
+        errors.push(field, FieldCode::InvalidValue, rule);
+    }
+    is
+}

@@ -3,10 +3,10 @@
 use std::{io::Write as _, time::Duration};
 
 use clap::Args;
-use outport_client::{Client, Item};
+use outport_client::{Client, Item, Snapshot};
 use outport_contract::stream::{Channel, StreamEvent};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{json, value::RawValue};
 
 use super::{Failure, terminal};
 
@@ -44,7 +44,7 @@ impl Token {
 /// What happened as one line of JSON.
 pub(super) fn line(item: &Item) -> String {
     let said = match item {
-        // Its data is told as it came: what is no text or number to us is still the producer's.
+        // Data and jobs are told as they came: what is no text or number to us is still theirs.
         Item::Event(told) => {
             let told = EventLine {
                 channel: &told.channel,
@@ -55,10 +55,14 @@ pub(super) fn line(item: &Item) -> String {
             return terminal::json(&serde_json::to_string(&told).expect("it came as JSON"));
         }
         Item::Snapshot(taken) => {
-            let snapshot = &taken.snapshot;
-            json!({"channel": snapshot.channel, "epoch": snapshot.epoch,
-                "snapshot": {"sequence": snapshot.sequence, "jobs": snapshot.jobs},
-                "resync": taken.reason.map(|reason| reason.to_string())})
+            let Snapshot { channel, epoch, sequence, jobs } = &taken.snapshot;
+            let told = SnapshotLine {
+                channel,
+                epoch: epoch.as_deref(),
+                snapshot: Jobs { sequence: *sequence, jobs },
+                resync: taken.reason.map(|reason| reason.to_string()),
+            };
+            return terminal::json(&serde_json::to_string(&told).expect("it came as JSON"));
         }
         Item::Reconnecting { delay, why } => {
             json!({"reconnecting": {"delayMs": delay.as_millis() as u64, "why": why}})
@@ -79,10 +83,41 @@ pub(super) fn again(delay: Duration, why: &str) -> std::io::Result<()> {
 }
 
 #[derive(Serialize)]
+struct SnapshotLine<'a> {
+    channel: &'a Channel,
+    epoch: Option<&'a str>,
+    snapshot: Jobs<'a>,
+    resync: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Jobs<'a> {
+    sequence: u64,
+    jobs: &'a [Box<RawValue>],
+}
+
+#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct EventLine<'a> {
     channel: &'a Channel,
     epoch: Option<&'a str>,
     event: &'a StreamEvent,
     first_time: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_that_hold_what_nobody_can_count_are_told_as_they_came() {
+        let jobs = r#"[{"metadata":{"n":1e999,"t":"\ud800"}}]"#;
+        let snapshot = format!(
+            r#"{{"channel":"organization:0197a801-1690-7590-b3cf-19599b9be3e4","sequence":3,"jobs":{jobs}}}"#
+        );
+        let snapshot = serde_json::from_str(&snapshot).expect("a snapshot");
+        let taken = outport_client::Snapshotted { snapshot, reason: None };
+        let line = line(&Item::Snapshot(Box::new(taken)));
+        assert!(line.contains(&format!(r#""snapshot":{{"sequence":3,"jobs":{jobs}}}"#)), "{line}");
+    }
 }

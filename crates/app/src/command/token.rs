@@ -113,7 +113,11 @@ async fn create(new: NewToken, store: &Store) -> Result<ExitCode, Failure> {
         expires_at: new.days.map(|days| now + Duration::days(i64::from(days))),
         revoked_at: None,
     };
-    say(&store_token(store, row).await?)
+    let id = row.id;
+    let secret = store_token(store, row).await?;
+    say(&secret).map_err(|error| {
+        Failure::Failed(format!("token {id} was made and could not be shown, revoke it: {error}"))
+    })
 }
 
 /// Stores a new token and returns its secret.

@@ -45,6 +45,9 @@ pub(super) fn read(s: &mut Settings, limits: &Limits) -> Option<BrokerConfig> {
     }
     let exchange = line(s, "broker.exchange");
     let source = line(s, "streaming.cloudeventsSource");
+    if !source.contains(char::is_control) && !source.bytes().all(is_of_uri) {
+        s.wrong("streaming.cloudeventsSource", "must be a URI or a part of one, such as //outport");
+    }
     let type_prefix = line(s, "broker.typePrefix");
     if exchange.len() > SHORT_STRING {
         s.wrong("broker.exchange", "must be at most 255 bytes long");
@@ -88,6 +91,11 @@ fn authorities(s: &mut Settings, is_secure: bool) -> Option<String> {
         s.wrong(FILE, "must hold certificates in PEM");
     }
     Some(pem)
+}
+
+/// RFC 3986, and the `%` of what is escaped; CloudEvents has a URI reference here.
+fn is_of_uri(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&byte)
 }
 
 /// A text that is there, and of one line: signatures tell their parts apart by line feeds.

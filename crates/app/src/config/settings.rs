@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
     fmt, io,
     io::Write as _,
     path::Path,
@@ -51,8 +52,11 @@ impl Settings {
         let fault = |error: String| ConfigError(vec![format!("{}: {error}", path.display())]);
         let text = std::fs::read_to_string(path).map_err(|error| fault(error.to_string()))?;
         // The error's own rendering would quote the line, which may hold a secret.
-        let table: toml::Table =
-            text.parse().map_err(|error: toml::de::Error| fault(error.message().to_owned()))?;
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let line = before.map(|before| format!("line {}: ", before.split('\n').count()));
+            fault(format!("{}{}", line.unwrap_or_default(), error.message()))
+        })?;
         self.flatten("", &table);
         Ok(())
     }
@@ -74,15 +78,21 @@ impl Settings {
     }
 
     /// Reads `OUTPORT_…` and the contract's own names.
-    pub fn read_environment(&mut self, variables: impl Iterator<Item = (String, String)>) {
+    pub fn read_environment<T: Into<OsString>>(&mut self, variables: impl Iterator<Item = (T, T)>) {
         let known: BTreeMap<String, &str> =
             VARIABLES.iter().map(|variable| (variable.environment(), variable.name)).collect();
         let connections = environment_name(CONNECTIONS);
         for (key, value) in variables {
-            if let Some(name) = known.get(&key) {
-                self.set(name, &value);
-            } else if let Some(name) = key.strip_prefix(&connections) {
-                self.set(&format!("{CONNECTIONS}{}", name.to_ascii_lowercase()), &value);
+            // What is no text is the name of somebody else's.
+            let Ok(key) = key.into().into_string() else { continue };
+            let of_connection = key.strip_prefix(&connections);
+            let of_connection =
+                of_connection.map(|name| format!("{CONNECTIONS}{}", name.to_ascii_lowercase()));
+            if let Some(name) = known.get(&key).map(|name| (*name).to_owned()).or(of_connection) {
+                match value.into().into_string() {
+                    Ok(value) => self.set(&name, &value),
+                    Err(_) => self.faults.push(format!("{}: must be text in UTF-8", shown(&key))),
+                }
             } else if key.starts_with("OUTPORT_")
                 && !key.starts_with("OUTPORT_TEST_")
                 && !OF_CLIENTS.contains(&key.as_str())
@@ -236,7 +246,13 @@ impl Settings {
     }
 
     pub(super) fn conflict(&mut self, rule: &str) {
-        self.faults.push(rule.to_owned());
+        let told = rule.split(' ').map(|word| {
+            let name = word.trim_end_matches(',');
+            let is_it = VARIABLES.iter().any(|variable| variable.name == name);
+            let variable = is_it.then(|| format!("{name} ({})", environment_name(name)));
+            variable.map_or_else(|| word.to_owned(), |variable| word.replace(name, &variable))
+        });
+        self.faults.push(told.collect::<Vec<_>>().join(" "));
     }
 
     /// Everything that was wrong, each once.

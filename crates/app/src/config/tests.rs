@@ -191,6 +191,47 @@ fn a_broker_is_configured_by_the_contracts_own_names() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_variable_that_is_no_text_is_a_fault_of_its_name_and_of_nobody_elses() {
+    use std::{ffi::OsString, os::unix::ffi::OsStringExt as _};
+
+    let mut settings = Settings::for_tests();
+    let no_text = || OsString::from_vec(b"SECRET\xff".to_vec());
+    let names = ["APP_ENC_KEY", "OUTPORT_CONNECTIONS_SHOP", "UNRELATED"].map(OsString::from);
+    let variables = names.into_iter().chain([no_text()]).map(|name| (name, no_text()));
+    settings.read_environment(variables);
+    let Err(ConfigError(faults)) = Config::from_settings(settings) else { panic!("two are wrong") };
+    assert_eq!(
+        faults,
+        ["APP_ENC_KEY: must be text in UTF-8", "OUTPORT_CONNECTIONS_SHOP: must be text in UTF-8"]
+    );
+}
+
+#[test]
+fn a_file_that_is_no_toml_is_told_with_the_line_and_without_its_text() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    for text in [
+        "listen = \"a\"\n\n[broker]\nurl = \"amqp://u:SECRET@h\n",
+        "a = 1\nb = 2\n\na = \"SECRET\"",
+    ] {
+        std::fs::write(file.path(), text).expect("a file");
+        let error = Settings::default().read_file(file.path()).expect_err("no TOML").to_string();
+        assert!(error.contains(": line 4: ") && !error.contains("SECRET"), "{error}");
+    }
+}
+
+#[test]
+fn rules_between_bounds_name_their_variables() {
+    let mut settings = Settings::for_tests();
+    settings.set("limits.heartbeatMilliseconds", "20000");
+    let Err(ConfigError(faults)) = Config::from_settings(settings) else { panic!("one is wrong") };
+    let [fault] = &faults[..] else { panic!("{faults:?}") };
+    for variable in ["OUTPORT_LIMITS_HEARTBEAT_MILLISECONDS", "OUTPORT_LIMITS_LEASE_SECONDS"] {
+        assert!(fault.contains(&format!(" ({variable})")), "{fault}");
+    }
+}
+
+#[test]
 fn what_commands_that_ask_a_server_read_is_no_fault() {
     let mut settings = Settings::for_tests();
     let variables = ["OUTPORT_URL", "OUTPORT_TOKEN", "OUTPORT_TOKENS"];
@@ -211,6 +252,7 @@ fn a_broker_without_the_rest_of_its_contract_is_refused_by_variable() {
         ("broker.exchange", "two\nlines", "RABBITMQ_JOB_EVENTS_EXCHANGE"),
         ("streaming.cloudeventsSource", "", "STREAMING_CLOUDEVENTS_SOURCE"),
         ("streaming.cloudeventsSource", "two\nlines", "STREAMING_CLOUDEVENTS_SOURCE"),
+        ("streaming.cloudeventsSource", "two words", "STREAMING_CLOUDEVENTS_SOURCE"),
         ("broker.typePrefix", "two\nlines", "OUTPORT_BROKER_TYPE_PREFIX"),
         ("broker.typePrefix", "", "OUTPORT_BROKER_TYPE_PREFIX"),
         ("broker.topology", "make", "OUTPORT_BROKER_TOPOLOGY"),

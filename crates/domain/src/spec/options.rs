@@ -9,7 +9,7 @@ use crate::{
     dialect::{CsvDialect, Delimiter, LineEnding, QuotePolicy},
     file_name,
     job::{Compression, Format},
-    json::{FieldCode, FieldErrors, boolean, join, object, string},
+    json::{FieldCode, FieldErrors, boolean, is_interoperable, join, object, string},
     limits::fixed,
     locale::Locale,
     resource::Resource,
@@ -100,6 +100,7 @@ impl Body<'_> {
 
     pub(super) fn metadata(&self, errors: &mut FieldErrors) -> Option<String> {
         let raw = self.member("metadata")?;
+        is_interoperable(raw, "metadata", errors);
         for (name, _) in object(raw, "metadata", None, errors)? {
             if RESERVED_METADATA.contains(&name.as_str()) {
                 errors.push(

@@ -63,6 +63,15 @@ fn every_name_that_the_service_writes_itself_is_refused() {
 }
 
 #[test]
+fn what_not_every_reader_takes_in_is_refused() {
+    for value in [r#""\ud800""#, r#"["\udc00"]"#, "1e999", r#"{"deeper":-1e309}"#] {
+        let errors = parse(&format!(r#"{{"a":{value}}}"#)).expect_err(value);
+        let [error] = errors.as_slice() else { panic!("{value}: {errors:?}") };
+        assert_eq!((error.field.as_str(), error.code), ("metadata", FieldCode::InvalidValue));
+    }
+}
+
+#[test]
 fn what_is_accepted_is_kept_as_sent_and_can_be_told() {
     for sent in [
         "{}",

@@ -16,7 +16,11 @@ use super::{
     naming::{self, near},
     patience,
 };
-use crate::{command::say, config::Config, process};
+use crate::{
+    command::{say, terminal},
+    config::Config,
+    process,
+};
 
 /// Tables that an error names when none is like the one that was asked for.
 const TABLES_TOLD: usize = 10;
@@ -125,7 +129,7 @@ async fn find(
 fn unknown_table(options: &Options, tables: &[TableName]) -> String {
     let Options { connection, table, schema, .. } = options;
     let place = schema.as_ref().map_or_else(String::new, |schema| format!(" in schema '{schema}'"));
-    let named = |table: &TableName| format!("{}.{}", table.schema, table.name);
+    let named = |table: &TableName| terminal::text(&format!("{}.{}", table.schema, table.name));
     let wanted = table.rsplit('.').next().unwrap_or(table);
     let alike = near(wanted, tables.iter().map(|table| table.name.as_str()));
     let advice = if tables.is_empty() {
