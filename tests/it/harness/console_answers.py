@@ -64,7 +64,8 @@ class Visit:
         await page.get_by_role("button", name="Sign in").click()
         await self.is_live()
         for case in (
-            self.holes, self.shapes, self.drawing, self.request, self.buttons, self.absent
+            self.holes, self.shapes, self.drawing, self.request, self.filters, self.buttons,
+            self.absent,
         ):
             await case()
             await page.unroute_all()
@@ -193,6 +194,38 @@ class Visit:
         await expect(button).to_be_enabled()
         await expect(button).to_be_focused()
         assert posts.empty(), "it is requested twice"
+
+    async def filters(self):
+        """What is typed is sent as it is, unless it is what the column holds."""
+        page, posts = self.page, asyncio.Queue()
+
+        async def with_columns(route):
+            answer = await (await route.fetch()).json()
+            columns = answer["items"][0]["columns"]
+            types = {"flag": ("boolean", ["EQ", "IN"]), "day": ("date", ["IN_CURRENT"])}
+            for key, (of, operators) in types.items():
+                columns.append({**columns[0], "key": key, "type": of, "operators": operators})
+            await route.fulfill(json=answer)
+
+        await page.route(RESOURCES, with_columns)
+        await page.route("**/v1/exports", posts.put)
+        await page.reload()
+        await expect(page.get_by_label("Resource").locator("option")).not_to_have_count(0)
+        await page.get_by_role("button", name="Add a filter").click()
+        await page.get_by_label("Column").select_option("flag")
+        await page.get_by_label("Operator").select_option("IN")
+        await page.get_by_label("Values").fill("true, True,no,,false")
+        await page.get_by_role("button", name="Add a filter").click()
+        await page.get_by_label("Column").last.select_option("day")
+        units = await page.get_by_label("Unit").locator("option").all_inner_texts()
+        assert units == ["day", "week", "month", "quarter", "year"], units
+        await page.get_by_role("button", name="Request the export").click()
+        held = await posts.get()
+        asked = held.request.post_data_json["filters"]
+        assert asked["flag"][0]["value"] == [True, "True", "no", "", False], asked
+        assert asked["day"][0] == {"operator": "IN_CURRENT", "value": {"unit": "day"}}, asked
+        await self.answer(held, status=202, json=self.asked["export"])
+        await expect(page.locator("#news")).to_contain_text("requested")
 
     async def buttons(self):
         """A button works again whatever came, and who pressed it stays on its card."""
