@@ -118,11 +118,6 @@ pub(crate) fn select<D: Dialect>(
     Ok(sql)
 }
 
-/// A name as an identifier of standard SQL.
-pub(crate) fn quoted(name: &str) -> String {
-    quoted_by('"', name)
-}
-
 /// A name as an identifier.
 pub(crate) fn quoted_by(quote: char, name: &str) -> String {
     let mut identifier = String::with_capacity(name.len() + 2);

@@ -25,6 +25,8 @@ mod failure;
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
+mod locks;
+#[cfg(test)]
 mod plans;
 mod print;
 mod ranges;
@@ -115,10 +117,12 @@ impl Source for PostgresSource {
         session::begin_to_look(&mut connection, &mut pins, &self.server).await?;
         let mut compiled = compiled(&mut connection, &pins, selection, Vec::new()).await?;
         let parameters = std::mem::take(&mut compiled.dialect.parameters);
+        let tables = relation::looked_at(&mut connection).await?;
         let estimated_rows = estimate::rows(&mut connection, &compiled.dialect, selection).await;
         let whole = std::slice::from_ref(&compiled);
         let snapshot_at =
-            begin_to_read(&mut connection, &pins, &[selection], whole, &parameters).await?;
+            begin_to_read(&mut connection, &pins, &[selection], whole, &tables, &parameters)
+                .await?;
         let Compiled { sql, wire, .. } = compiled;
 
         let mut connections = vec![connection];
@@ -161,8 +165,9 @@ impl Source for PostgresSource {
             consumers.push(consumer);
             all.push(compiled);
         }
+        let tables = relation::looked_at(&mut connection).await?;
         let snapshot_at =
-            begin_to_read(&mut connection, &pins, selections, &all, &parameters).await?;
+            begin_to_read(&mut connection, &pins, selections, &all, &tables, &parameters).await?;
         let tasks = vec![AbortOnDrop(tokio::spawn(reader::run_each(connection, reads)))];
         Ok(several::streams(snapshot_at, consumers, |last| {
             let turns = Turns::new(vec![last]);
@@ -201,8 +206,6 @@ struct Compiled {
     dialect: Postgres,
     /// What the statement and its wire rely on.
     types: HashMap<Arc<str>, RealType>,
-    /// What it reads, hence what to lock.
-    tables: Tables,
     sql: String,
     wire: Wire,
 }
@@ -215,7 +218,6 @@ async fn compiled(
     parameters: Vec<String>,
 ) -> Result<Compiled, SourceError> {
     let types = relation::real_types(connection, selection).await?;
-    let tables = relation::base_tables(connection, &selection.relation).await?;
     let wire = wire(&types, selection);
     let mut dialect = Postgres::new(types.clone());
     dialect.parameters = parameters;
@@ -230,31 +232,40 @@ async fn compiled(
         None => Wire::Text(selection.columns.len()),
     };
     let sql = compile::select(&mut dialect, selection)?;
-    Ok(Compiled { dialect, types, tables, sql, wire })
+    Ok(Compiled { dialect, types, sql, wire })
 }
 
 /// Ends the looking, locks the tables, takes the snapshot, and makes sure that what was seen of
 /// the tables still holds: between the two transactions a table may have been altered, and the
-/// bytes of a number would be read as those of a float. From here on the locks keep it as it is.
+/// bytes of a number would be read as those of a float. What cannot be locked before the snapshot
+/// is taken, such as a materialized view, may have been written anew before planning locked it.
+/// From here on the locks keep it all as it is.
 async fn begin_to_read(
     connection: &mut PgConnection,
     pins: &Pins,
     selections: &[&Selection],
     compiled: &[Compiled],
+    tables: &Tables,
     parameters: &[String],
 ) -> Result<DateTime<Utc>, SourceError> {
-    let tables = relation::to_lock(compiled.iter().map(|compiled| &compiled.tables));
-    session::begin_to_read(connection, pins, &tables).await?;
+    session::begin_to_read(connection, pins, &tables.to_lock()).await.map_err(altered)?;
     let snapshot_at = session::take_snapshot(connection, parameters).await?;
+    let locked = relation::looked_at(connection).await?;
+    let mut same = true;
     for (selection, compiled) in selections.iter().zip(compiled) {
-        let types = relation::real_types(connection, selection).await?;
-        let tables = relation::base_tables(connection, &selection.relation).await?;
-        if types != compiled.types || tables.read != compiled.tables.read {
-            let message = "the table was altered while the export began";
-            return Err(SourceError::new(FailureCode::SchemaMismatch, message).retried());
-        }
+        same &=
+            relation::real_types(connection, selection).await.map_err(altered)? == compiled.types;
     }
-    Ok(snapshot_at)
+    if same && relation::looked_at(connection).await?.are_still(tables, &locked) {
+        return Ok(snapshot_at);
+    }
+    let message = "a table was altered, or a view refreshed, while the export began";
+    Err(altered(SourceError::new(FailureCode::SchemaMismatch, message)))
+}
+
+/// What was there a moment ago is looked at again.
+fn altered(error: SourceError) -> SourceError {
+    if error.code == FailureCode::SchemaMismatch { error.retried() } else { error }
 }
 
 impl PostgresSource {

@@ -1,11 +1,10 @@
-//! Tests of what the server does with our statements: which indexes it uses, and what a
-//! transaction sees that waited for a lock.
+//! Tests of what the server does with our statements: which indexes it uses, and what it takes
+//! for a literal.
 
 use std::time::Duration;
 
 use outport_domain::{
     column::ColumnType,
-    failure::{Disposition, FailureCode},
     selection::{Bound, ColumnRef, Order, Place, Predicate, Relation, Selection, Test, Value},
 };
 use sqlx::{AssertSqlSafe, PgConnection, Row};
@@ -17,28 +16,28 @@ use super::{
 };
 use crate::compile::{self, postgres::Postgres};
 
-fn server() -> Server {
+pub(super) fn server() -> Server {
     let url = std::env::var("OUTPORT_TEST_POSTGRES")
         .unwrap_or_else(|_| "postgres://postgres@127.0.0.1:5432/postgres".to_owned());
     Server::new(url, Duration::from_secs(10))
 }
 
-async fn connected() -> PgConnection {
+pub(super) async fn connected() -> PgConnection {
     server().connect().await.expect("the PostgreSQL server of the tests")
 }
 
 /// Looks, then reads: the transactions that our statements run in.
-async fn begin(connection: &mut PgConnection, tables: &[String]) {
+pub(super) async fn begin(connection: &mut PgConnection, tables: &[&str]) {
     let mut pins = Pins::new(chrono_tz::UTC);
     session::begin_to_look(connection, &mut pins, &server()).await.expect("a transaction");
     session::begin_to_read(connection, &pins, tables).await.expect("a transaction");
 }
 
-async fn run(connection: &mut PgConnection, sql: &str) {
+pub(super) async fn run(connection: &mut PgConnection, sql: &str) {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await.expect(sql);
 }
 
-fn column(name: &str, column_type: ColumnType) -> ColumnRef {
+pub(super) fn column(name: &str, column_type: ColumnType) -> ColumnRef {
     ColumnRef { name: name.into(), column_type }
 }
 
@@ -153,160 +152,6 @@ async fn a_value_is_read_once_and_not_for_each_row() {
             .count();
         assert_eq!(per_row, 0, "{plan}");
     }
-}
-
-async fn until_somebody_waits_for(table: &str) {
-    let waiting = "SELECT count(*) FROM pg_locks WHERE relation = $1::regclass AND NOT granted";
-    tokio::time::timeout(Duration::from_secs(10), async {
-        let mut observer = connected().await;
-        while sqlx::query(waiting)
-            .bind(table)
-            .fetch_one(&mut observer)
-            .await
-            .expect("the locks")
-            .get::<i64, _>(0)
-            == 0
-        {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .expect("somebody waits for the lock");
-}
-
-#[tokio::test]
-async fn the_lock_comes_before_the_snapshot() {
-    let table = format!("outport_lock_{}", uuid::Uuid::new_v4().simple());
-    let mut writer = connected().await;
-    run(&mut writer, &format!("CREATE TABLE {table} AS SELECT 1 AS id")).await;
-    run(&mut writer, &format!("BEGIN; TRUNCATE {table}")).await;
-    run(&mut writer, &format!("INSERT INTO {table} SELECT generate_series(1, 5)")).await;
-    let reader = tokio::spawn({
-        let table = table.clone();
-        async move {
-            let mut connection = connected().await;
-            begin(&mut connection, std::slice::from_ref(&table)).await;
-            session::take_snapshot(&mut connection, &[]).await.expect("a snapshot");
-            sqlx::query(AssertSqlSafe(format!("SELECT count(*) FROM {table}")))
-                .fetch_one(&mut connection)
-                .await
-                .expect("a count")
-                .get::<i64, _>(0)
-        }
-    });
-    until_somebody_waits_for(&table).await;
-    run(&mut writer, "COMMIT").await;
-    let seen = reader.await.expect("a reader");
-    run(&mut writer, &format!("DROP TABLE {table}")).await;
-    assert_eq!(seen, 5, "a snapshot from before the TRUNCATE would see an empty table");
-}
-
-/// An ALTER that waits for the look at the catalogue comes in as that ends, before the table is
-/// locked for reading: the bytes of an integer would be read as what they no longer are.
-#[tokio::test]
-async fn a_table_that_is_altered_in_between_is_not_read() {
-    let table = format!("outport_alter_{}", uuid::Uuid::new_v4().simple());
-    let mut writer = connected().await;
-    run(&mut writer, &format!("CREATE TABLE {table} AS SELECT 1::bigint AS id")).await;
-    let selection = Selection {
-        relation: Relation::Table(vec![table.clone()]),
-        columns: vec![column("id", ColumnType::Integer)],
-        predicate: Predicate::All(Vec::new()),
-        order: Vec::new(),
-        time_zone: chrono_tz::UTC,
-    };
-    let mut connection = connected().await;
-    let mut pins = Pins::new(chrono_tz::UTC);
-    session::begin_to_look(&mut connection, &mut pins, &server()).await.expect("a transaction");
-    let seen = super::compiled(&mut connection, &pins, &selection, Vec::new()).await;
-    let seen = [seen.expect("a statement")];
-    let alter = format!("ALTER TABLE {table} ALTER id TYPE double precision");
-    let altered = tokio::spawn(async move {
-        run(&mut writer, &alter).await;
-        writer
-    });
-    until_somebody_waits_for(&table).await;
-    let begun = super::begin_to_read(&mut connection, &pins, &[&selection], &seen, &[]).await;
-    let error = begun.expect_err("it is not the table that was looked at");
-    run(&mut connection, "ROLLBACK").await;
-    let mut writer = altered.await.expect("the ALTER");
-    run(&mut writer, &format!("DROP TABLE {table}")).await;
-    assert_eq!(error.code, FailureCode::SchemaMismatch);
-    assert_eq!(error.disposition, Disposition::Retry);
-}
-
-/// A partition at the first and one at the second level of a tree. The first is a table that is
-/// older than the tree.
-async fn tree(writer: &mut PgConnection) -> (String, Selection) {
-    let tree = format!("outport_tree_{}", uuid::Uuid::new_v4().simple());
-    let made = format!(
-        "CREATE TABLE {tree}_low (id bigint); \
-         CREATE TABLE {tree} (id bigint) PARTITION BY RANGE (id); \
-         CREATE TABLE {tree}_mid PARTITION OF {tree} FOR VALUES FROM (10) TO (30) \
-             PARTITION BY RANGE (id); \
-         CREATE TABLE {tree}_high PARTITION OF {tree}_mid FOR VALUES FROM (10) TO (20); \
-         ALTER TABLE {tree} ATTACH PARTITION {tree}_low FOR VALUES FROM (0) TO (10)"
-    );
-    run(writer, &made).await;
-    let selection = Selection {
-        relation: Relation::Query(format!("SELECT id FROM {tree}")),
-        columns: vec![column("id", ColumnType::Integer)],
-        predicate: Predicate::All(Vec::new()),
-        order: Vec::new(),
-        time_zone: chrono_tz::UTC,
-    };
-    (tree, selection)
-}
-
-#[tokio::test]
-async fn partitions_are_locked_after_those_parents_that_reading_locks() {
-    let mut connection = connected().await;
-    let (tree, _) = tree(&mut connection).await;
-    let (root, mid) = (format!("ONLY public.{tree}"), format!("ONLY public.{tree}_mid"));
-    let low = format!(r#""public"."{tree}_low""#);
-    let high = format!(r#""public"."{tree}_high""#);
-    // One after the other: a lock that is held would count for the next.
-    for (sql, expected) in [
-        (format!("SELECT id FROM {tree}_high"), vec![&high]),
-        // The planner asks the parent of a partitioned table what it may hold.
-        (format!("SELECT id FROM {tree}_mid"), vec![&root, &mid, &high]),
-        (format!("SELECT id FROM {tree} WHERE id < 10"), vec![&root, &low]),
-        (format!("SELECT id FROM {tree}"), vec![&root, &low, &mid, &high]),
-    ] {
-        run(&mut connection, "BEGIN").await;
-        let relation = Relation::Query(sql);
-        let tables = relation::base_tables(&mut connection, &relation).await.expect("tables");
-        run(&mut connection, "COMMIT").await;
-        let locks = relation::to_lock([&tables, &tables]);
-        assert_eq!(locks.iter().collect::<Vec<_>>(), expected, "{relation:?}");
-    }
-    run(&mut connection, &format!("DROP TABLE {tree}")).await;
-}
-
-/// What DETACH PARTITION and DROP TABLE do, lock by lock.
-#[tokio::test]
-async fn who_has_a_partitioned_table_and_wants_a_partition_gets_it() {
-    let mut writer = connected().await;
-    let (tree, selection) = tree(&mut writer).await;
-    let mut connection = connected().await;
-    let mut pins = Pins::new(chrono_tz::UTC);
-    session::begin_to_look(&mut connection, &mut pins, &server()).await.expect("a transaction");
-    let seen = super::compiled(&mut connection, &pins, &selection, Vec::new()).await;
-    let seen = [seen.expect("a statement")];
-    let parent = format!("BEGIN; LOCK TABLE ONLY {tree} IN ACCESS EXCLUSIVE MODE");
-    let locked = tokio::spawn(async move {
-        run(&mut writer, &parent).await;
-        writer
-    });
-    until_somebody_waits_for(&tree).await;
-    let reader = tokio::spawn(async move {
-        super::begin_to_read(&mut connection, &pins, &[&selection], &seen, &[]).await
-    });
-    let mut writer = locked.await.expect("the parent");
-    until_somebody_waits_for(&tree).await;
-    run(&mut writer, &format!("LOCK TABLE {tree}_low IN ACCESS EXCLUSIVE MODE; COMMIT")).await;
-    reader.await.expect("a reader").expect("nothing was altered");
-    run(&mut writer, &format!("DROP TABLE {tree}")).await;
 }
 
 #[tokio::test]

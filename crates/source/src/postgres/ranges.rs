@@ -5,9 +5,9 @@
 //! first row is read: none of them depends on another being open. The last range has no end. The
 //! size of a table is what the file system says after the snapshot was taken, never `relpages`.
 //!
-//! Absent on purpose: anything but one plain table that would be read from its first page to its
-//! last anyway. Where an index, a view's query or the planner's own workers serve better, or an
-//! order is asked for, one connection reads.
+//! Absent on purpose: anything but one plain table, and the right to lock it, that would be read
+//! from its first page to its last anyway. Where an index, a view's query or the planner's own
+//! workers serve better, or an order is asked for, one connection reads.
 
 use futures::future::join_all;
 use outport_domain::selection::{Relation, Selection};
@@ -89,7 +89,7 @@ pub(super) async fn of(
         "SELECT c.oid::bigint, pg_relation_size(c.oid) / current_setting('block_size')::bigint \
          FROM pg_class c JOIN pg_am a ON a.oid = c.relam \
          WHERE c.oid = to_regclass($1) AND c.relkind = 'r' AND c.relpersistence <> 't' \
-           AND a.amname = 'heap' \
+           AND a.amname = 'heap' AND has_table_privilege(c.oid, 'SELECT') \
            AND NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = c.oid)",
     )
     .bind(name.as_str())

@@ -2,10 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use outport_domain::{
-    failure::FailureCode,
-    selection::{Relation, Selection},
-};
+use outport_domain::{failure::FailureCode, selection::Selection};
 use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 
 use super::failure::{Stage, failure};
@@ -94,153 +91,104 @@ pub(super) fn real_type(row: &PgRow) -> Result<RealType, sqlx::Error> {
     Ok(RealType { name, family })
 }
 
-/// The tables behind a relation.
+/// What a transaction has looked at: tables, views and the like, also those that only a view, a
+/// policy or a parent leads to.
 pub(super) struct Tables {
-    /// Those that are read, as SQL: the one that is named, or all in the plan of a query.
-    pub(super) read: Vec<String>,
+    oids: Vec<i64>,
     locks: Vec<Lock>,
+    /// Whether one of them is not what the transaction's snapshot knows: it was made or written
+    /// anew since.
+    altered: bool,
 }
 
 /// A table to lock. The order is that of locking.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Lock {
     /// How many generations of parents it has. Whoever alters a table of several partitions locks
     /// parents before their children.
     depth: i64,
     oid: i64,
-    /// Without its children.
-    alone: bool,
-    name: String,
+    /// As `LOCK TABLE` takes it.
+    sql: String,
 }
 
-/// What to lock of the tables that are named, with those parents of theirs that this transaction
-/// has locked. The transaction must have looked at the relation.
-const LOCKS: &str = "WITH RECURSIVE \
-     named(oid, kind, name) AS ( \
-         SELECT c.oid, c.relkind, named.name \
-         FROM unnest($1::text[]) AS named(name) JOIN pg_class c ON c.oid = to_regclass(named.name)), \
-     up(child, oid) AS ( \
-         SELECT oid, oid FROM named \
-         UNION SELECT up.child, i.inhparent FROM up JOIN pg_inherits i ON i.inhrelid = up.oid), \
-     above(oid, top, height) AS ( \
-         SELECT DISTINCT oid, oid, 0 FROM up \
-         UNION SELECT above.oid, i.inhparent, above.height + 1 \
-         FROM above JOIN pg_inherits i ON i.inhrelid = above.top), \
+/// Planning locks all that reading will, and the transaction keeps these locks: they say what was
+/// looked at, whatever its name has become meanwhile. Indexes are not among it, for a plan that
+/// the server has kept locks fewer of them; nor is what the server itself is made of.
+///
+/// `pg_relation_filenode` knows the file of now, `pg_class` that of the snapshot. Some files of
+/// the server's own are in neither, and views have none.
+const LOOKED_AT: &str = "WITH RECURSIVE \
+     held(oid, altered, lockable, name) AS ( \
+         SELECT DISTINCT l.relation, \
+                c.oid IS NULL OR (c.relfilenode <> 0 \
+                    AND c.relfilenode IS DISTINCT FROM pg_relation_filenode(l.relation)), \
+                coalesce(c.relkind IN ('r', 'p', 'v') AND has_table_privilege(c.oid, 'SELECT') \
+                    AND has_schema_privilege(c.relnamespace, 'USAGE'), false), \
+                format('%I.%I', s.nspname, c.relname) \
+         FROM pg_locks l LEFT JOIN pg_class c ON c.oid = l.relation \
+         LEFT JOIN pg_namespace s ON s.oid = c.relnamespace \
+         WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.relation >= 16384 \
+           AND (c.relkind IS NULL OR c.relkind NOT IN ('i', 'I'))), \
+     up(child, oid, height) AS ( \
+         SELECT oid, oid, 0 FROM held \
+         UNION SELECT up.child, i.inhparent, up.height + 1 \
+         FROM up JOIN pg_inherits i ON i.inhrelid = up.oid), \
      parents(oid, alone) AS ( \
-         SELECT up.oid, bool_and(has_table_privilege(up.child, 'SELECT')) \
-         FROM up JOIN pg_class c ON c.oid = up.oid \
-         WHERE c.relkind = 'p' AND up.child <> up.oid \
-           AND up.oid NOT IN (SELECT oid FROM named) \
-           AND up.oid IN (SELECT l.relation FROM pg_locks l \
-                          WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation') \
-           AND has_table_privilege(up.oid, 'SELECT') \
-         GROUP BY up.oid), \
-     locks(oid, alone, name) AS ( \
-         SELECT n.oid, false, n.name FROM named n \
-         LEFT JOIN (SELECT DISTINCT up.child FROM up JOIN parents USING (oid)) AS taken \
-                ON taken.child = n.oid \
-         WHERE n.kind IN ('r', 'p', 'v') \
-           AND (taken.child IS NULL OR has_table_privilege(n.oid, 'SELECT')) \
-         UNION ALL \
-         SELECT p.oid, p.alone, format('%I.%I', s.nspname, c.relname) \
-         FROM parents p JOIN pg_class c USING (oid) JOIN pg_namespace s ON s.oid = c.relnamespace) \
-     SELECT d.depth::bigint, l.oid::bigint, l.alone, l.name \
-     FROM locks l \
-     JOIN (SELECT oid, max(height) AS depth FROM above GROUP BY oid) AS d USING (oid)";
+         SELECT up.oid, bool_and(h.lockable) FROM up JOIN held h ON h.oid = up.child \
+         WHERE up.child <> up.oid GROUP BY up.oid) \
+     SELECT h.oid::bigint, h.altered, h.lockable, d.depth::bigint, \
+            CASE WHEN p.alone THEN 'ONLY ' ELSE '' END || h.name \
+     FROM held h \
+     JOIN (SELECT child, max(height) AS depth FROM up GROUP BY child) AS d ON d.child = h.oid \
+     LEFT JOIN parents p ON p.oid = h.oid \
+     ORDER BY h.oid";
 
-/// What is read, and what to lock for it: only tables and views can be locked, and a view takes
-/// its tables along. Partitions are locked after those parents that the look at the relation has
-/// locked, as reading will. A plan does not name them, and a DETACH or DROP that has the parent
-/// and waits for a partition must not meet an export that has the partition and waits for the
-/// parent. Where the rights are those of a parent alone, it takes its partitions along.
-pub(super) async fn base_tables(
-    connection: &mut PgConnection,
-    relation: &Relation,
-) -> Result<Tables, SourceError> {
-    let read = match relation {
-        Relation::Table(_) => vec![compile::relation(relation)],
-        Relation::Query(_) => read_tables(connection, relation).await?,
-    };
-    let rows = sqlx::query(LOCKS)
-        .bind(&read)
+/// What the transaction has looked at until now, and what of it can be locked: only tables and
+/// views, where the rights are there; a view takes its tables along. Partitions are locked after
+/// those parents that were looked at, as reading will: a DETACH or DROP that has the parent and
+/// waits for a partition must not meet an export that has the partition and waits for the parent.
+/// Where the rights are those of a parent alone, it takes its partitions along.
+pub(super) async fn looked_at(connection: &mut PgConnection) -> Result<Tables, SourceError> {
+    let rows = sqlx::query(LOOKED_AT)
         .persistent(false)
         .fetch_all(connection)
         .await
         .map_err(|error| failure(error, Stage::Query))?;
-    let locks = rows
-        .iter()
-        .map(lock)
-        .collect::<Result<_, _>>()
-        .map_err(|error| failure(error, Stage::Query))?;
-    Ok(Tables { read, locks })
+    tables(&rows).map_err(|error| failure(error, Stage::Query))
 }
 
-fn lock(row: &PgRow) -> Result<Lock, sqlx::Error> {
-    Ok(Lock {
-        depth: row.try_get(0)?,
-        oid: row.try_get(1)?,
-        alone: row.try_get(2)?,
-        name: row.try_get(3)?,
-    })
-}
-
-/// What to lock for all of them, in this order, as `LOCK TABLE` takes it.
-pub(super) fn to_lock<'a>(tables: impl IntoIterator<Item = &'a Tables>) -> Vec<String> {
-    let mut locks: Vec<&Lock> = tables.into_iter().flat_map(|tables| &tables.locks).collect();
-    locks.sort_unstable();
-    // With its children comes before without them, and is enough.
-    locks.dedup_by_key(|lock| lock.oid);
-    let sql = |lock: &Lock| {
-        if lock.alone { format!("ONLY {}", lock.name) } else { lock.name.clone() }
-    };
-    locks.into_iter().map(sql).collect()
-}
-
-/// The tables in the plan of a query.
-async fn read_tables(
-    connection: &mut PgConnection,
-    relation: &Relation,
-) -> Result<Vec<String>, SourceError> {
-    let sql = format!(
-        "EXPLAIN (VERBOSE, FORMAT JSON) SELECT * FROM {} AS r",
-        compile::relation(relation)
-    );
-    let row = sqlx::raw_sql(checked(sql)?)
-        .fetch_one(connection)
-        .await
-        .map_err(|error| failure(error, Stage::Query))?;
-    let plan = row
-        .try_get_raw(0)
-        .map_err(|error| failure(error, Stage::Query))?
-        .as_str()
-        .ok()
-        .and_then(|plan| serde_json::from_str(plan).ok());
-    let mut tables = Vec::new();
-    if let Some(plan) = plan {
-        collect_tables(&plan, &mut tables);
+fn tables(rows: &[PgRow]) -> Result<Tables, sqlx::Error> {
+    let mut tables = Tables { oids: Vec::new(), locks: Vec::new(), altered: false };
+    for row in rows {
+        let oid = row.try_get(0)?;
+        tables.oids.push(oid);
+        tables.altered |= row.try_get::<bool, _>(1)?;
+        if row.try_get(2)? {
+            tables.locks.push(Lock { depth: row.try_get(3)?, oid, sql: row.try_get(4)? });
+        }
     }
-    tables.sort();
-    tables.dedup();
+    tables.locks.sort_unstable();
     Ok(tables)
 }
 
-fn collect_tables(plan: &serde_json::Value, tables: &mut Vec<String>) {
-    match plan {
-        serde_json::Value::Array(elements) => {
-            for element in elements {
-                collect_tables(element, tables);
-            }
-        }
-        serde_json::Value::Object(members) => {
-            let text = |name: &str| members.get(name).and_then(serde_json::Value::as_str);
-            if let (Some(schema), Some(table)) = (text("Schema"), text("Relation Name")) {
-                tables.push(format!("{}.{}", compile::quoted(schema), compile::quoted(table)));
-            }
-            for member in members.values() {
-                collect_tables(member, tables);
-            }
-        }
-        _ => {}
+impl Tables {
+    /// What to lock, in this order, as `LOCK TABLE` takes it.
+    pub(super) fn to_lock(&self) -> Vec<&str> {
+        self.locks.iter().map(|lock| lock.sql.as_str()).collect()
+    }
+
+    /// Whether an older look came to the same tables, and the snapshot knows their files. In one
+    /// that was written anew since, the snapshot has no row, as after a TRUNCATE, or each, as
+    /// after a REFRESH. What was locked before the snapshot was taken is more than is looked at:
+    /// a view takes partitions along that it never reads.
+    pub(super) fn are_still(&self, seen: &Self, locked: &Self) -> bool {
+        let known = |oid: &i64| seen.has(*oid) || locked.has(*oid);
+        !self.altered && seen.oids.iter().all(|oid| self.has(*oid)) && self.oids.iter().all(known)
+    }
+
+    fn has(&self, oid: i64) -> bool {
+        self.oids.binary_search(&oid).is_ok()
     }
 }
 

@@ -122,7 +122,7 @@ pub(super) async fn begin_to_look(
 pub(super) async fn begin_to_read(
     connection: &mut PgConnection,
     pins: &Pins,
-    tables: &[String],
+    tables: &[&str],
 ) -> Result<(), SourceError> {
     let mut sql = format!(
         "COMMIT; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {}",

@@ -130,43 +130,60 @@ async fn a_truncate_behind_a_view_or_of_a_partition_waits_for_the_stream() {
     .await;
 }
 
-/// Rights on a partitioned table are rights to read it, and none on its partitions.
+/// Rights on a partitioned table or a view are rights to read it, and none on what is behind it;
+/// those on columns are none to lock their table, which reading does all the same.
 #[tokio::test]
-async fn who_may_read_a_partitioned_table_alone_reads_it_by_a_query_and_locks_its_partitions() {
+async fn who_has_no_rights_on_what_is_behind_reads_it_by_a_query_and_locks_it() {
     within(World::postgres().await, async |world| {
         let World::Postgres { schema } = world else { unreachable!() };
         let role = format!("{schema}_reader");
+        let rows =
+            format!("SELECT n AS id, repeat('x', 300) AS pad FROM generate_series(1, {MANY}) AS n");
         world
             .run(&format!(
                 "CREATE TABLE parted (id integer, pad text) PARTITION BY RANGE (id); \
                  CREATE TABLE low PARTITION OF parted FOR VALUES FROM (0) TO (30000); \
                  CREATE TABLE high PARTITION OF parted FOR VALUES FROM (30000) TO (1000000); \
-                 INSERT INTO parted SELECT n, repeat('x', 300) FROM generate_series(1, {MANY}) AS n; \
+                 INSERT INTO parted {rows}; \
+                 CREATE TABLE hidden AS {rows}; \
+                 CREATE VIEW seen AS SELECT id, pad FROM hidden; \
+                 CREATE TABLE partly AS {rows}; \
                  CREATE ROLE {role} LOGIN; \
                  GRANT USAGE ON SCHEMA {schema} TO {role}; \
-                 GRANT SELECT ON parted TO {role}"
+                 GRANT SELECT ON parted, seen TO {role}; \
+                 GRANT SELECT (id, pad) ON partly TO {role}"
             ))
             .await;
         let mut url = url::Url::parse(&postgres_url()).expect("a URL");
         url.set_username(&role).expect("a user");
-        let wanted = query(
-            format!("SELECT id, pad FROM {schema}.parted"),
-            &[("id", Integer), ("pad", Text)],
-        );
-        let opened = postgres_source(url.into()).open(&wanted).await;
-        let mut client = postgres_client().await;
-        run(&mut client, "SET lock_timeout = '50ms'").await;
-        let truncate = sqlx::AssertSqlSafe(format!("TRUNCATE {schema}.low"));
-        let truncated = sqlx::raw_sql(truncate).execute(&mut client).await;
-        let rows = match opened {
-            Ok(stream) => rest(stream).await.map(|rows| rows.len()),
-            Err(error) => Err(error),
-        };
+        let source = postgres_source(url.into());
+        let mut came = Vec::new();
+        for (named, table) in [("parted", "low"), ("seen", "hidden"), ("partly", "partly")] {
+            let columns = [("id", Integer), ("pad", Text)];
+            for wanted in [
+                query(format!("SELECT id, pad FROM {schema}.{named}"), &columns),
+                selection(world.table(named), &columns),
+            ] {
+                let opened = source.open(&wanted).await;
+                let mut client = postgres_client().await;
+                run(&mut client, "SET lock_timeout = '50ms'; BEGIN").await;
+                let truncate = sqlx::AssertSqlSafe(format!("TRUNCATE {schema}.{table}"));
+                let truncated = sqlx::raw_sql(truncate).execute(&mut client).await;
+                run(&mut client, "ROLLBACK").await;
+                let rows = match opened {
+                    Ok(stream) => rest(stream).await.map(|rows| rows.len()),
+                    Err(error) => Err(error),
+                };
+                came.push((format!("{:?}", wanted.relation), rows, truncated));
+            }
+        }
         world.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
-        assert_eq!(rows.expect("all rows"), MANY);
-        let refused = truncated.expect_err("it waits");
-        let code = refused.as_database_error().and_then(sqlx::error::DatabaseError::code);
-        assert_eq!(code.as_deref(), Some("55P03"), "{refused}");
+        for (relation, rows, truncated) in came {
+            assert_eq!(rows.expect("all rows"), MANY, "{relation}");
+            let refused = truncated.expect_err("it waits");
+            let code = refused.as_database_error().and_then(sqlx::error::DatabaseError::code);
+            assert_eq!(code.as_deref(), Some("55P03"), "{relation}: {refused}");
+        }
     })
     .await;
 }
