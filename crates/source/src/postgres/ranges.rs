@@ -104,7 +104,9 @@ pub(super) async fn of(
         return Ok(None);
     }
     read_by_pages(connection).await?;
-    let statement = Statement { sql: sql.to_owned(), ranges: Some(pages.div_ceil(RANGE_PAGES)) };
+    // Each range is planned by itself, and a table may be given children while it is read.
+    let sql = sql.replacen(&format!(" FROM {name} AS r "), &format!(" FROM ONLY {name} AS r "), 1);
+    let statement = Statement { sql, ranges: Some(pages.div_ceil(RANGE_PAGES)) };
     let is_by_range = scan(connection, &statement.part(1)).await? == "Tid Range Scan";
     Ok(is_by_range.then_some(Table { name, oid, statement }))
 }

@@ -123,6 +123,21 @@ async fn what_is_written_while_several_read_is_not_seen() {
 }
 
 #[tokio::test]
+async fn a_child_that_the_table_gets_while_several_read_is_not_read() {
+    within(World::postgres().await, async |world| {
+        fill(world, "many").await;
+        world.run("CREATE TABLE child AS SELECT * FROM many").await;
+        let wanted = all_of(world.table("many"));
+        let stream = over(2).open(&wanted).await.expect("a stream");
+        // The most of it does not fit into what may wait for us to read.
+        world.run("ALTER TABLE child INHERIT many").await;
+        let rows = rest(stream).await.expect("rows");
+        assert_eq!(ids(&rows), (1..=ROWS as u32).collect::<Vec<_>>());
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn one_connection_reads_what_cannot_or_need_not_be_cut() {
     within(World::postgres().await, async |world| {
         fill(world, "many").await;
