@@ -13,6 +13,7 @@ mod members;
 mod named;
 mod names;
 mod value;
+mod view;
 
 use std::{borrow::Cow, error::Error, fmt, sync::LazyLock};
 

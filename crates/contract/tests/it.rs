@@ -10,6 +10,8 @@ mod job_events;
 mod redaction;
 #[path = "it/redaction_members.rs"]
 mod redaction_members;
+#[path = "it/redaction_notations.rs"]
+mod redaction_notations;
 #[path = "it/results.rs"]
 mod results;
 #[path = "it/sealed.rs"]

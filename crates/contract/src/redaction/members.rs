@@ -208,7 +208,9 @@ impl Walk<'_> {
         }
         let array = self.levels.iter().rposition(|level| level.is_array);
         if let Some(array) = array.filter(|_| is_left_open) {
-            self.block = Some(OpenBlock { levels: array + 1, name });
+            // A line may be an array itself, with its time: those around it have the same name.
+            let around = self.levels[..array].iter().rev().take_while(|level| level.is_array);
+            self.block = Some(OpenBlock { levels: array + 1 - around.count(), name });
         }
         false
     }

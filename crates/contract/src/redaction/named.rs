@@ -10,6 +10,7 @@ use super::{
     REDACTED,
     names::{self, Counting, Kind},
     value::{self, Name},
+    view::View,
 };
 
 /// Bytes of white space and attributes that an element's name may be followed by.
@@ -17,7 +18,7 @@ const TAG_BYTES: usize = 256;
 /// Bytes before a name that are looked at.
 const BEFORE_BYTES: usize = 40;
 /// What closes a name's quotes, besides those of HTML: of a form, of an index.
-const CLOSING: [&str; 7] = ["\\", "\"", "'", "`", "]", "%22", "%27"];
+const CLOSING: [&str; 5] = ["\\", "\"", "'", "`", "]"];
 /// How elements are written, and how they are in a text within another.
 const TAGS: [(&str, &str, &str); 2] = [("<", ">", "</"), ("&lt;", "&gt;", "&lt;/")];
 
@@ -27,15 +28,18 @@ type LastEnds = [Option<usize>; TAGS.len()];
 /// The text without the values that its names call secrets.
 pub(super) fn redact(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
-    let last_ends = TAGS.map(|(.., ending)| text.rfind(ending));
+    let view = View::of(text);
+    let seen = view.text.as_str();
+    let last_ends = TAGS.map(|(.., ending)| seen.rfind(ending));
     let (mut copied, mut at) = (0, 0);
-    while let Some(name) = next_name(text, at) {
+    while let Some(name) = next_name(seen, at) {
         at = name.end;
-        if let Some(secret) = secret_after(text, name, &last_ends) {
+        if let Some(secret) = secret_after(seen, name, &last_ends) {
+            at = secret.end;
+            let secret = view.in_text(secret);
             clean.push_str(&text[copied..secret.start]);
             clean.push_str(REDACTED);
             copied = secret.end;
-            at = secret.end;
         }
     }
     clean.push_str(&text[copied..]);
@@ -91,6 +95,8 @@ fn secret_after(text: &str, run: Range<usize>, last_ends: &LastEnds) -> Option<R
     let is_told = ["YES)", "NO)"].contains(&value)
         || counting.is_count(value)
         || (is_quoted && counting.tokens && names::are_counts(value))
+        // What failed, as SQLx begins.
+        || (value == "error" && text[found.end..].starts_with(" returned from database"))
         || (kind == Kind::Place
             && bare.to_ascii_lowercase().ends_with("server")
             && names::is_short_number(value, 5));
@@ -115,7 +121,6 @@ fn separator(text: &str, end: usize) -> Option<(&str, usize, bool)> {
         [b':', b':', ..] => return None,
         [b':' | b'=', ..] => rest.len() - rest.trim_start_matches([':', '=', '>', '~']).len(),
         [b'-', b'>', ..] => 2,
-        [b'%', b'3', b'a' | b'A' | b'd' | b'D', ..] => 3,
         _ => return None,
     };
     Some((&rest[..length], text.len() - rest.len() + length, is_quoted))
@@ -123,12 +128,20 @@ fn separator(text: &str, end: usize) -> Option<(&str, usize, bool)> {
 
 /// What follows an option of a command: `--token S`.
 fn argument(text: &str, end: usize) -> Option<Range<usize>> {
-    let rest = text[end..].trim_start_matches([' ', '\t']);
+    let blank = [' ', '\t'];
+    // In a list of arguments each has quotes of its own.
+    let rest = text[end..].trim_start_matches(['"', '\'']);
+    let is_quoted = rest.len() < text.len() - end;
+    let rest = rest.strip_prefix(',').unwrap_or(rest).trim_start_matches(blank);
+    // A command goes on below.
+    let below = rest.strip_prefix('\\').map(|rest| rest.trim_start_matches('\r'));
+    let below = below.and_then(|rest| rest.strip_prefix('\n'));
+    let rest = below.map_or(rest, |rest| rest.trim_start_matches(blank));
     let is_apart = rest.len() < text.len() - end;
     if !is_apart || rest.starts_with(['-', '\n', '\r']) {
         return None;
     }
-    let name = Name { start: end, is_quoted: false, is_header: false };
+    let name = Name { start: end, is_quoted, is_header: false };
     value::find(text, text.len() - rest.len(), &name)
 }
 

@@ -221,6 +221,10 @@ fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_small = false;
     for c in name.chars() {
+        // Joined to the letter before: n and a tilde.
+        if matches!(c, '\u{300}'..='\u{36f}') {
+            continue;
+        }
         if !c.is_alphanumeric() || (was_small && c.is_uppercase()) {
             words.push(String::new());
         }

@@ -21,6 +21,9 @@ pub(super) struct Name {
 const SCHEMES: [&str; 8] =
     ["bearer", "basic", "digest", "token", "negotiate", "ntlm", "apikey", "aws4-hmac-sha256"];
 
+/// Bytes that a comment of YAML may have.
+const COMMENT_BYTES: usize = 256;
+
 /// Quotes as HTML writes them.
 pub(super) const ENTITIES: [&str; 7] =
     ["&quot;", "&#34;", "&#39;", "&apos;", "&#x22;", "&#x27;", "&#039;"];
@@ -73,20 +76,26 @@ fn find_one(text: &str, from: usize, name: &Name) -> Option<Range<usize>> {
     let at = |rest: &str| text.len() - rest.len();
     let start = at(text[from..].trim_start_matches(is_blank));
     let mut rest = without_tags(&text[start..]);
-    // `|` or `>` announce a block in YAML.
+    // `|` or `>` announce a block in YAML, with its indentation and a comment behind.
     let marked = rest.strip_prefix(['|', '>']).unwrap_or(rest);
-    let marked = marked.trim_start_matches(['-', '+', '1', '2', '3', '4']);
+    let marked = marked.trim_start_matches(|c: char| "-+".contains(c) || c.is_ascii_digit());
     let marked = marked.trim_start_matches(is_blank);
+    let is_comment = marked.starts_with('#') && text[..at(marked)].ends_with(is_blank);
+    let head = &marked[..marked.floor_char_boundary(COMMENT_BYTES)];
+    let comment = if is_comment { head.find(is_line_end).unwrap_or(0) } else { 0 };
+    let marked = &marked[comment..];
     let mut start = start;
     if marked.starts_with(is_line_end) {
         if let Some(end) = block_end(text, name.start, at(marked)) {
             return Some(start..end);
         }
-        if name.is_header {
-            return None;
+        if comment == 0 {
+            if name.is_header {
+                return None;
+            }
+            rest = without_tags(rest.trim_start());
+            start = at(rest);
         }
-        rest = without_tags(rest.trim_start());
-        start = at(rest);
     }
     if rest.is_empty() {
         return None;
@@ -197,8 +206,21 @@ fn enclosed_end(text: &str, at: usize) -> Option<usize> {
     // Some languages have a letter before: b'…', N'…', @"…".
     let prefix = bytes.iter().take_while(|byte| b"bBuUrRfFnNeE@$".contains(byte)).count();
     let prefix = if prefix <= 2 && quote(&bytes[prefix..]).is_some() { prefix } else { 0 };
+    if let Some(end) = raw_end(text, at) {
+        return Some(end);
+    }
     quote(&bytes[prefix..])?;
     Some(quoted_end(text, at + prefix))
+}
+
+/// The end of a raw string of Rust: `r#"…"#`.
+fn raw_end(text: &str, at: usize) -> Option<usize> {
+    let rest = text[at..].trim_start_matches(['b', 'c']).strip_prefix('r')?;
+    let inner = rest.trim_start_matches('#').strip_prefix('"')?;
+    let hashes = &rest[..rest.len() - inner.len() - 1];
+    let closing = (!hashes.is_empty()).then(|| format!("\"{hashes}"))?;
+    let end = inner.find(&closing).map_or(inner.len(), |length| length + closing.len());
+    Some(text.len() - inner.len() + end)
 }
 
 /// The quote of HTML that `rest` begins with.
@@ -295,7 +317,12 @@ fn walk(text: &str, at: usize, least: usize) -> usize {
     while let Some(c) = text[at..].chars().next().filter(|c| at < least || !c.is_whitespace()) {
         at += c.len_utf8();
         at = match c {
-            '(' if quote(&text.as_bytes()[at..]).is_some() => quoted_end(text, at),
+            '(' => {
+                // On a line of its own: Some(⏎ "a b"⏎).
+                let inner = text.len() - text[at..].trim_start().len();
+                let is_quote = quote(&text.as_bytes()[inner..]).is_some();
+                if is_quote { quoted_end(text, inner) } else { at }
+            }
             '=' | ':' | '>' => enclosed_end(text, at).unwrap_or(at),
             _ => at,
         };
