@@ -8,10 +8,20 @@
 //! The first four rules and their order are the contract's (job events, error messages); the
 //! further ones are ours, for the words of the drivers we use. Redacting twice changes nothing.
 
+/// What ends in letters or digits and is no part of the word behind it: escapes of programs, of
+/// JSON and of URLs, and the colours of terminals.
+macro_rules! escape {
+    () => {
+        r"\\[nrt]|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}|\x1b\[[0-9;]*m"
+    };
+}
+
+mod drivers;
 mod further;
 mod members;
 mod named;
 mod names;
+mod tokens;
 mod value;
 mod view;
 

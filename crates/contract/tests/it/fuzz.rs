@@ -56,7 +56,7 @@ fn fuzz_link_token() {
 }
 
 /// What messages of drivers are made of; a byte stands for one of them.
-const WORDS: [&str; 68] = [
+const WORDS: [&str; 83] = [
     "postgres://",
     "user",
     ":",
@@ -125,6 +125,21 @@ const WORDS: [&str; 68] = [
     "[0]",
     "->",
     "\u{a0}",
+    "\\u0022",
+    "%3D",
+    "%20",
+    "\u{1b}[1m",
+    "**",
+    "：",
+    "\u{301}",
+    "r#\"",
+    "bearer \"",
+    "eyJhbGciOi.",
+    "https:\\/\\/",
+    "# c\n",
+    "', '",
+    "\\\n",
+    "(\n",
 ];
 
 fn message(bytes: &[u8]) -> String {

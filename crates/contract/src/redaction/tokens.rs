@@ -1,0 +1,85 @@
+//! Secrets that their form tells: tokens of known kinds, and what follows `Bearer` and `Basic`.
+
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+
+use super::{REDACTED, Rule};
+
+/// Letters that no word has as many of.
+const LONG_BYTES: usize = 24;
+
+/// What may stand right before a token: none of these, but for an escape.
+macro_rules! after_none_of {
+    ($class:literal) => {
+        concat!("(^|[^", $class, "]|", escape!(), ")")
+    };
+}
+
+/// A scheme and what may be the credentials, in quotes or not.
+static SCHEMES: LazyLock<[Regex; 2]> = LazyLock::new(|| {
+    [
+        r"(?i)((?:\b|\\[nrt])basic(?:\s+|(?:%20)+))([a-z0-9+/_-]{6,}=*)",
+        r#"(?i)(bearer(?:\s*:(?:\s|\\?["']|%20)*|(?:\s|\\?["']|%20|\+)+))([a-z0-9._~+/|=-]{8,})"#,
+    ]
+    .map(|pattern| Regex::new(pattern).expect("the pattern is a constant"))
+});
+
+static TOKENS: LazyLock<[Rule; 4]> = LazyLock::new(|| {
+    [
+        // API tokens and tickets; long ones within a word, too.
+        Rule::new(
+            concat!(after_none_of!("A-Za-z0-9_"), "op[tk]_[A-Za-z0-9_-]{16,}"),
+            "${1}[redacted]",
+        ),
+        // What cannot be the end of another word.
+        Rule::new(
+            concat!(
+                r"op[tk]_[A-Za-z0-9_-]{40,}|(?:AKIA|ASIA)[A-Z0-9]{16}|gh[opsur]_[A-Za-z0-9]{30,}",
+                r"|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,}|AGE-SECRET-KEY-1[A-Z0-9]+",
+                r"|eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]*)?",
+            ),
+            "[redacted]",
+        ),
+        // JWTs of three parts and of five, of which the second may be empty.
+        Rule::new(
+            concat!(
+                after_none_of!("A-Za-z0-9"),
+                r"eyJ[A-Za-z0-9_-]{8,}\.(?:[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*|\.[A-Za-z0-9_-]+)(?:\.[A-Za-z0-9_-]+){0,2}",
+            ),
+            "${1}[redacted]",
+        ),
+        // Those of others that say what they are.
+        Rule::new(
+            concat!(
+                after_none_of!("A-Za-z0-9"),
+                r"(?:AIza[\w-]{20,}|ya29\.[\w-]{16,}|SG\.[\w-]{8,}\.[\w-]{8,}|hv[sbr]\.[\w-]{16,}|(?:hf|npm)_[A-Za-z0-9]{16,}",
+                r"|(?:gh[opsur]_|xox[a-z]-|xapp-|[sr]k_(?:live|test)_|sk-|whsec_|shp[a-z]{2}_|pypi-|do[opr]_v1_)",
+                r"[A-Za-z0-9_-]{16,})",
+            ),
+            "${1}[redacted]",
+        ),
+    ]
+});
+
+pub(super) fn redact(text: &str) -> String {
+    let mut text = text.to_owned();
+    for scheme in SCHEMES.iter() {
+        text = scheme.replace_all(&text, without_credentials).into_owned();
+    }
+    for rule in TOKENS.iter() {
+        text = rule.apply(&text).into_owned();
+    }
+    text
+}
+
+fn without_credentials(found: &Captures) -> String {
+    let bytes = found[2].as_bytes();
+    let is_mixed =
+        bytes.windows(2).any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase());
+    // No English word: basic authentication, Bearer realm.
+    let has_digit = bytes.iter().any(|byte| byte.is_ascii_digit() || b"+|".contains(byte));
+    let is_long = bytes.len() >= LONG_BYTES && bytes.iter().all(u8::is_ascii_alphabetic);
+    let is_code = is_mixed || has_digit || is_long || found[2].ends_with('=');
+    if is_code { format!("{}{REDACTED}", &found[1]) } else { found[0].to_owned() }
+}
