@@ -120,6 +120,8 @@ async fn what_breaks_the_catalogue_is_refused_by_field(world: &World) {
         (with("type", j!("domain.changed")), "scope", "REQUIRED"),
         (with("data", j!([])), "data", "INVALID_VALUE"),
         (with("data", j!({"note": large})), "data", "LIMIT_EXCEEDED"),
+        // However little is left of it.
+        (with("data", j!({"token": large.repeat(2)})), "data", "LIMIT_EXCEEDED"),
         (with("clientId", j!("")), "clientId", "INVALID_VALUE"),
         (with("clientId", j!(7)), "clientId", "INVALID_TYPE"),
         (

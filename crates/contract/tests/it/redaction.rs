@@ -335,8 +335,9 @@ fn long_texts_of_half_open_values_end() {
     }
 }
 
+/// Quadratic work would not end within a test's time.
 #[test]
 fn a_line_that_begins_with_blanks_is_measured_once() {
-    let text = " ".repeat(512 * 1024) + &"Cookie:\r".repeat(64 * 1024);
+    let text = " ".repeat(1024 * 1024) + &"Cookie:\r".repeat(128 * 1024);
     assert!(redact(&text) == text);
 }
