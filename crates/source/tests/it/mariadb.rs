@@ -186,7 +186,8 @@ async fn what_is_only_called_like_a_table_without_snapshots_is_read() {
                  CREATE TABLE r (id integer) ENGINE = MEMORY; \
                  CREATE TABLE m (id integer) ENGINE = MyISAM; INSERT INTO m VALUES (1); \
                  CREATE TABLE note (id integer) ENGINE = MyISAM; CREATE TABLE SAFE (id integer) ENGINE = MyISAM; \
-                 CREATE TABLE id (id integer) ENGINE = MyISAM; ALTER TABLE safe ADD INDEX m (id); \
+                 CREATE TABLE id (id integer) ENGINE = MyISAM; \
+                 CREATE TABLE `dual` (id integer) ENGINE = MyISAM; ALTER TABLE safe ADD INDEX m (id); \
                  CREATE VIEW called AS SELECT m.id FROM safe AS m WHERE m.id > 0",
             )
             .await;

@@ -25,6 +25,9 @@ pub(super) struct Found {
     pub(super) ctes: BTreeSet<String>,
 }
 
+/// What MySQL prints instead of a table that it has read before.
+const READ_BEFORE: &str = "<constant table>";
+
 /// What encloses texts.
 const TEXT_QUOTES: [char; 2] = ['\'', '"'];
 
@@ -95,8 +98,12 @@ impl Found {
                     next = at + 2 * chain.len() - 1;
                     if level.name(chain[0]) {
                         let is_cte = |name| levels.iter().any(|one| one.ctes.contains(name));
+                        let is_none = is_one(Some(token), &["DUAL"])
+                            || tokens.get(next) == Some(&Token::Open);
                         match chain[..] {
                             [name] if is_cte(name) => {}
+                            // No table at all, or a function such as `JSON_TABLE(…)`.
+                            [_] if is_none => {}
                             [name] => drop(self.tables.insert((Schema::Default, name.clone()))),
                             [schema, name, ..] => {
                                 self.tables.insert((Schema::Of(schema.clone()), name.clone()));
@@ -241,6 +248,9 @@ fn tokens(sql: &str) -> Vec<Token> {
             rest = after;
         } else if is_blank(first) {
             rest = &rest[first.len_utf8()..];
+        } else if let Some(after) = rest.strip_prefix(READ_BEFORE) {
+            rest = after;
+            tokens.push(Token::Other);
         } else if TEXT_QUOTES.contains(&first) {
             rest = unquoted(rest).map_or("", |(_, after)| after);
             tokens.push(Token::Other);
@@ -415,6 +425,11 @@ mod tests {
                 "t u v w",
             ),
             ("SELECT 1 FROM { OJ t LEFT JOIN u ON t.id = @group OR @@where }, v", "t u v"),
+            (
+                "select 1 from <constant table> join `t` semi join (`u`) join dual, `dual`",
+                "dual t u",
+            ),
+            ("SELECT a FROM JSON_TABLE('[1]', '$[*]' COLUMNS (a int PATH '$')) j, t", "t"),
             ("SELECT 1 FROM lateral l JOIN \u{a0}t --\u{1} WHERE '\n JOIN u", "lateral u \u{a0}t"),
         ] {
             assert_eq!(shown(Found::in_query, sql), expected, "{sql}");
