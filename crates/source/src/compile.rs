@@ -178,6 +178,19 @@ pub(crate) fn named_columns(selection: &Selection) -> Vec<&ColumnRef> {
     columns
 }
 
+/// All of a query, and of a table what is named, for its user may have no right to more.
+pub(crate) fn all_of(quote: char, selection: &Selection) -> String {
+    match selection.relation {
+        Relation::Query(_) => "*".to_owned(),
+        Relation::Table(_) => {
+            let columns = named_columns(selection);
+            let names: Vec<_> =
+                columns.iter().map(|column| qualified_by(quote, &column.name)).collect();
+            if names.is_empty() { "1".to_owned() } else { names.join(", ") }
+        }
+    }
+}
+
 fn predicate<D: Dialect>(dialect: &mut D, whole: &Predicate) -> Result<String, SourceError> {
     let (parts, operator, empty) = match whole {
         Predicate::All(parts) => (parts, " AND ", "TRUE"),

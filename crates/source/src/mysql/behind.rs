@@ -19,7 +19,7 @@ use sqlx::{AssertSqlSafe, MySqlConnection, mysql::MySqlRow};
 
 use super::{
     failure::{self, Stage, failure},
-    relation::{QUOTE, all_of, checked},
+    relation::{QUOTE, checked},
     session::{explain, rows, text},
     snapshot,
 };
@@ -79,7 +79,7 @@ async fn explained(
 ) -> Result<(Vec<MySqlRow>, Option<Traced>), SourceError> {
     let relation = compile::relation_by(QUOTE, &selection.relation);
     // Of a SELECT without rows the optimizer reads nothing before it names its tables.
-    let sql = format!("SELECT {} FROM {relation} AS r LIMIT 0", all_of(selection));
+    let sql = format!("SELECT {} FROM {relation} AS r LIMIT 0", compile::all_of(QUOTE, selection));
     let is_traced = trace::begin(connection).await;
     let plan = rows(connection, explain(checked(&sql)?)).await.map_err(|error| {
         if failure::is_view_hidden(&error) { hidden().with_cause(error) } else { error }
@@ -151,7 +151,7 @@ async fn look(
          FROM (SELECT 1) AS one LEFT JOIN \
            (SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES \
             WHERE ({columns}) IN ({places}) \
-              AND (ENGINE IS NOT NULL OR TABLE_TYPE = 'VIEW')) AS t ON TRUE"
+              AND (ENGINE IS NOT NULL OR TABLE_TYPE IN ('VIEW', 'SYSTEM VIEW'))) AS t ON TRUE"
     );
     let mut query = sqlx::query(AssertSqlSafe(sql));
     for (schema, name) in named {
@@ -186,7 +186,12 @@ async fn look(
             continue;
         }
         match text(&row, 6)? {
-            _ if text(&row, 5)?.as_deref() == Some("SEQUENCE") => return Err(sequence(&name)),
+            _ if text(&row, 5)?.as_deref() == Some("SEQUENCE") => {
+                return Err(without_rows_of_old(&name, "it is a sequence"));
+            }
+            _ if text(&row, 5)?.as_deref() == Some("SYSTEM VIEW") => {
+                return Err(without_rows_of_old(&name, "the server makes it up when it is read"));
+            }
             None => views.push((schema, name)),
             Some(engine) if engine == TRANSACTIONAL => {
                 behind.table = Some(Relation::Table(vec![schema, name]));
@@ -224,12 +229,10 @@ fn hidden() -> SourceError {
     )
 }
 
-/// It keeps no rows of old, whatever its storage engine.
-fn sequence(name: &str) -> SourceError {
-    SourceError::new(
-        FailureCode::SchemaMismatch,
-        format!("'{name}' cannot be read as of one moment: it is a sequence"),
-    )
+/// What keeps no rows of old, whatever its storage engine.
+fn without_rows_of_old(name: &str, why: &str) -> SourceError {
+    let message = format!("'{name}' cannot be read as of one moment: {why}");
+    SourceError::new(FailureCode::SchemaMismatch, message)
 }
 
 fn without_snapshot(table: &str, engine: &str) -> SourceError {

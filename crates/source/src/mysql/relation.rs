@@ -2,10 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use outport_domain::{
-    failure::FailureCode,
-    selection::{Relation, Selection},
-};
+use outport_domain::{failure::FailureCode, selection::Selection};
 use sqlx::{
     AssertSqlSafe, Column, Executor, MySqlConnection, SqlSafeStr, Statement, Type, TypeInfo,
     mysql::{MySql, MySqlRow, MySqlStatement, MySqlTypeInfo},
@@ -78,7 +75,7 @@ pub(super) async fn real_types(
         "SELECT {MOST_FRACTION}, {} \
          FROM (SELECT 1) AS one LEFT JOIN (SELECT {} FROM {relation} AS r LIMIT 0) AS r ON TRUE",
         list(|name| format!("CHARSET({name}), COLLATION({name})")),
-        all_of(selection)
+        compile::all_of(QUOTE, selection)
     );
     let rows = rows(connection, sql).await?;
     let unknown = || {
@@ -96,19 +93,6 @@ pub(super) async fn real_types(
         types.insert(Arc::clone(&column.name), real);
     }
     Ok(types)
-}
-
-/// All of a query, and of a table what is named, for its user may have no right to more.
-pub(super) fn all_of(selection: &Selection) -> String {
-    match selection.relation {
-        Relation::Query(_) => "*".to_owned(),
-        Relation::Table(_) => {
-            let columns = compile::named_columns(selection);
-            let names: Vec<_> =
-                columns.iter().map(|column| compile::qualified_by(QUOTE, &column.name)).collect();
-            if names.is_empty() { "1".to_owned() } else { names.join(", ") }
-        }
-    }
 }
 
 fn family(info: &MySqlTypeInfo, row: &MySqlRow, index: usize) -> Result<Family, SourceError> {

@@ -30,7 +30,7 @@ pub(super) async fn real_types(
         "SELECT t.oid::bigint, format_type(t.oid, -1), t.typtype::text, t.typcategory::text, \
                 (SELECT array_agg(e.enumlabel::text ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid) \
          FROM (SELECT ARRAY[{}] AS oids \
-               FROM (SELECT 1) AS one LEFT JOIN (SELECT * FROM {} AS r LIMIT 0) AS r ON true) AS asked \
+               FROM (SELECT 1) AS one LEFT JOIN (SELECT {} FROM {} AS r LIMIT 0) AS r ON true) AS asked \
          CROSS JOIN LATERAL unnest(asked.oids) WITH ORDINALITY AS declared(oid, n) \
          JOIN LATERAL ( \
              WITH RECURSIVE base(oid, typtype, typbasetype) AS ( \
@@ -42,6 +42,7 @@ pub(super) async fn real_types(
          JOIN pg_type t ON t.oid = base.oid \
          ORDER BY declared.n",
         asked.join(", "),
+        compile::all_of('"', selection),
         compile::relation(&selection.relation)
     );
     let rows = sqlx::query(checked(sql)?)

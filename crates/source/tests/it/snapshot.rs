@@ -147,7 +147,7 @@ async fn who_has_no_rights_on_what_is_behind_reads_it_by_a_query_and_locks_it() 
                  INSERT INTO parted {rows}; \
                  CREATE TABLE hidden AS {rows}; \
                  CREATE VIEW seen AS SELECT id, pad FROM hidden; \
-                 CREATE TABLE partly AS {rows}; \
+                 CREATE TABLE partly AS {rows}; ALTER TABLE partly ADD secret text; \
                  CREATE ROLE {role} LOGIN; \
                  GRANT USAGE ON SCHEMA {schema} TO {role}; \
                  GRANT SELECT ON parted, seen TO {role}; \

@@ -176,6 +176,9 @@ impl Level {
                 let ctes = std::mem::take(&mut self.ctes);
                 *self = Self { now: Coming::Cte, ctes, ..Self::default() };
             }
+            // What says when a recursive CTE ends may name many columns.
+            "CYCLE" if self.by_comma == Coming::Cte => self.by_comma = Coming::Else,
+            "RESTRICT" if !self.is_select => self.by_comma = Coming::Cte,
             "SELECT" | "VALUES" => {
                 (self.now, self.by_comma, self.is_select) = (Coming::Else, Coming::Else, true);
             }
@@ -185,6 +188,9 @@ impl Level {
             "LATERAL" if self.now == Coming::Table && next == Some(&Token::Open) => {}
             "WHERE" | "GROUP" | "HAVING" | "ORDER" | "LIMIT" => {
                 (self.now, self.by_comma) = (Coming::Else, Coming::Else);
+            }
+            "WINDOW" if self.now == Coming::Else && next.is_some_and(|it| it.name().is_some()) => {
+                self.by_comma = Coming::Else;
             }
             // A `TABLE` may follow.
             "UNION" | "EXCEPT" | "INTERSECT" => {
@@ -258,13 +264,13 @@ fn tokens(sql: &str) -> Vec<Token> {
             let (name, after) = unquoted(rest).unwrap_or_default();
             rest = after;
             tokens.push(Token::Quoted(name));
+        } else if let Some(after) = after_number(&sql[..sql.len() - rest.len()], rest) {
+            rest = after;
+            tokens.push(Token::Other);
         } else if is_of_a_word(first) {
             let (word, after) = word(rest);
-            let is_part = tokens.last() == Some(&Token::Dot);
-            let number = after_number(word, after).filter(|_| !is_part);
-            rest = number.unwrap_or(after);
-            let is_number = number.is_some();
-            tokens.push(if is_number { Token::Other } else { Token::Word(word.to_owned()) });
+            rest = after;
+            tokens.push(Token::Word(word.to_owned()));
         } else {
             rest = &rest[first.len_utf8()..];
             tokens.push(match first {
@@ -294,11 +300,25 @@ fn word(sql: &str) -> (&str, &str) {
     sql.split_at(sql.find(|c| !is_of_a_word(c)).unwrap_or(sql.len()))
 }
 
-/// What comes after a number that begins with these digits: a point may end it.
-fn after_number<'a>(digits: &str, after: &'a str) -> Option<&'a str> {
-    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-    let fraction = after.strip_prefix('.').filter(|_| is_number)?;
-    Some(fraction.trim_start_matches(|c: char| c.is_ascii_digit()))
+/// What comes after the number at the beginning, which has a point or an exponent: it ends where
+/// its digits do, whatever follows. After a point within a name there is none.
+fn after_number<'a>(before: &str, sql: &'a str) -> Option<&'a str> {
+    let digits = |text: &'a str| text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let starts = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+    if before.ends_with('.') || sql.starts_with('.') && before.ends_with(is_of_a_name) {
+        return None;
+    }
+    let mut rest = digits(sql);
+    let fraction = rest.strip_prefix('.').filter(|after| starts(sql) || starts(after));
+    rest = fraction.map_or(rest, digits);
+    let exponent = rest.strip_prefix(['e', 'E']).filter(|_| starts(sql) || fraction.is_some());
+    let exponent = exponent.map(|after| after.strip_prefix(['+', '-']).unwrap_or(after));
+    let exponent = exponent.filter(|after| starts(after)).map(digits);
+    exponent.or_else(|| fraction.map(|_| rest))
+}
+
+fn is_of_a_name(c: char) -> bool {
+    is_of_a_word(c) || c == QUOTE
 }
 
 fn is_of_a_word(c: char) -> bool {
@@ -424,6 +444,18 @@ mod tests {
                 "SELECT 1 FROM t USE INDEX FOR ORDER BY (i) JOIN u FORCE KEY FOR JOIN (j), v IGNORE INDEX FOR GROUP BY (k), w",
                 "t u v w",
             ),
+            ("SELECT (SELECT 1e0FROM t), 1.5e-3FROM u WHERE .5e1 > (SELECT .5FROM v)", "t u v"),
+            ("SELECT 1 FROM a.1e5, 2e5, t.5x", "a.1e5 t.5x"),
+            (
+                "WITH RECURSIVE c AS (SELECT 1 FROM o UNION ALL SELECT 2 FROM c) CYCLE a, b RESTRICT, \
+                 d AS (SELECT 1 FROM b) SELECT 1 FROM c, d WHERE (SELECT max(id) FROM a) > 0",
+                "a b o",
+            ),
+            (
+                "SELECT rank() OVER w FROM t WINDOW e AS (ORDER BY id), w AS (ORDER BY n), b AS (ORDER BY 1)",
+                "t",
+            ),
+            ("SELECT 1 FROM t window, u", "t u"),
             ("SELECT 1 FROM { OJ t LEFT JOIN u ON t.id = @group OR @@where }, v", "t u v"),
             (
                 "select 1 from <constant table> join `t` semi join (`u`) join dual, `dual`",

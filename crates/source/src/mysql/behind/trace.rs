@@ -18,21 +18,28 @@ use crate::{
 /// What stands before each `SELECT` in a trace, and in no text of it: there, quotes are escaped.
 const SELECT: &str = "\"expanded_query\": ";
 
+/// Bytes that a trace may have: more than what longer queries need, and less than what a row of the
+/// protocol has in one piece.
+const MOST_BYTES: u32 = 12 << 20;
+
 /// Asks the server to keep what it makes of the next statement. Returns whether it can.
 pub(super) async fn begin(connection: &mut MySqlConnection) -> bool {
-    let sql = "SET SESSION optimizer_trace = 'enabled=on', optimizer_trace_max_mem_size = 67108864";
+    let sql = format!(
+        "SET SESSION optimizer_trace = 'enabled=on', optimizer_trace_max_mem_size = {MOST_BYTES} \
+             /*!80000 , optimizer_trace_offset = -1, optimizer_trace_limit = 1 */"
+    );
     rows(connection, sql).await.is_ok()
 }
 
 /// What was kept, if it is all there.
 pub(super) async fn end(connection: &mut MySqlConnection) -> Result<Option<Traced>, SourceError> {
-    let kept = "SELECT TRACE, MISSING_BYTES_BEYOND_MAX_MEM_SIZE + INSUFFICIENT_PRIVILEGES \
+    let kept = "SELECT MISSING_BYTES_BEYOND_MAX_MEM_SIZE + INSUFFICIENT_PRIVILEGES, TRACE \
                 FROM information_schema.OPTIMIZER_TRACE";
     let kept = rows(connection, kept).await?;
     rows(connection, "SET SESSION optimizer_trace = 'enabled=off'").await?;
     let Some(kept) = kept.first() else { return Ok(None) };
-    let is_whole = text(kept, 1)?.as_deref() == Some("0");
-    let trace = text(kept, 0)?.filter(|_| is_whole);
+    let is_whole = text(kept, 0)?.as_deref() == Some("0");
+    let trace = text(kept, 1)?.filter(|_| is_whole);
     Ok(trace.and_then(|trace| Traced::read(&trace)))
 }
 
