@@ -61,7 +61,7 @@ struct File {
     name: &'static str,
     content_type: HeaderValue,
     /// Weak: it is that of the file in either coding.
-    tag: HeaderValue,
+    tag: String,
     text: &'static str,
     gzipped: Bytes,
 }
@@ -74,7 +74,9 @@ impl Console {
 
     fn answer(&self, name: &str, headers: &HeaderMap) -> Result<Response, Problem> {
         let file = self.0.iter().find(|file| file.name == name).ok_or_else(Problem::not_found)?;
-        let mut response = if listed(headers, IF_NONE_MATCH).any(|tag| file.tag == tag) {
+        let opaque = |tag: &str| tag.trim_start_matches("W/").to_owned();
+        let is_it = |tag: &str| tag == "*" || opaque(tag) == opaque(&file.tag);
+        let mut response = if listed(headers, IF_NONE_MATCH).any(is_it) {
             Outcome::NotModified.into_response()
         } else if takes_gzip(headers) {
             let content = [
@@ -87,7 +89,7 @@ impl Console {
         };
         let headers = response.headers_mut();
         headers.insert(VARY, HeaderValue::from(ACCEPT_ENCODING));
-        headers.insert(ETAG, file.tag.clone());
+        headers.insert(ETAG, HeaderValue::try_from(&file.tag).expect("hex digits"));
         // Asked for anew each time, so that page and scripts are of one version; seldom sent.
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
@@ -107,7 +109,7 @@ impl File {
         Self {
             name,
             content_type: HeaderValue::from_static(content_type),
-            tag: HeaderValue::try_from(tag).expect("hex digits"),
+            tag,
             text,
             gzipped: gzipped(text),
         }
@@ -130,7 +132,7 @@ fn listed(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
 fn takes_gzip(headers: &HeaderMap) -> bool {
     listed(headers, ACCEPT_ENCODING).any(|coding| {
         let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
-        let weight = weight.trim().trim_start_matches("q=").parse::<f32>();
+        let weight = weight.rsplit('=').next().unwrap_or_default().trim().parse::<f32>();
         name.trim().eq_ignore_ascii_case("gzip") && weight.unwrap_or(1.0) > 0.0
     })
 }
@@ -214,6 +216,7 @@ mod tests {
             ("br, GZIP;q=0.5", true),
             ("deflate, gzip ; q=0.1", true),
             ("gzip;q=0", false),
+            ("gzip ; Q = 0", false),
             ("gzip;q=0.000, br", false),
             ("identity", false),
             ("x-gzipped", false),

@@ -11,9 +11,11 @@ static RULES: LazyLock<[Rule; 17]> = LazyLock::new(|| {
         // What databases are told: IDENTIFIED BY '…', PASSWORD '…', PASSWORD('…'), SET PASSWORD = '…'.
         Rule::new(
             concat!(
-                r"(?i)\b((?:(?:identified\s+(?:with\s+\S+\s+)?(?:by|as)(?:\s+password)?|password)(?:\s+|\s*\(\s*)",
-                r"|set\s+password\s+for\s+\S+\s*=\s*))",
-                r#"(?:(?:E|N|U&)?'(?s:[^'\\]|''|\\.)*'?|"(?s:[^"\\]|\\.)*"?|\$\$(?s:.*?)(?:\$\$|$))"#,
+                r"(?i)\b((?:(?:identified\s+(?:(?:with|via)\s+\S+\s+)?(?:by|as|using)(?:\s+password)?|password)",
+                r"(?:(?:\s|%20)+|\s*\(\s*)|set\s+password\s+for\s+\S+(?:\s*=\s*|\s+to\s+)))",
+                r#"(?:(?:E|N|U&)?'(?s:[^'\\]|''|\\.)*'?|"(?s:[^"\\]|\\.)*"?|\$\w*\$(?s:.*?)(?:\$\w*\$|$)"#,
+                // In a text within another.
+                r#"|(?:\\+u002[27]|%2[27]|&#3[49];|\\+['"])(?s:.*?)(?:\\+u002[27]|%2[27]|&#3[49];|\\+['"]|$))"#,
             ),
             "${1}[redacted]",
         ),
@@ -75,7 +77,7 @@ static RULES: LazyLock<[Rule; 17]> = LazyLock::new(|| {
 /// PostgreSQL's details in other languages: Chave (email)=(a@b.c) já existe. To the last bracket
 /// of the line.
 static DETAIL: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(\w\s[»«„“]?\s?\([^=\n]+\)=)(\([^\n]*\))").expect("the pattern is a constant")
+    Regex::new(r"((\w+)\s[»«„“]?\s?\([^=\n]+\)=)(\([^\n]*\))").expect("the pattern is a constant")
 });
 
 pub(super) fn redact(text: &str) -> String {
@@ -84,8 +86,11 @@ pub(super) fn redact(text: &str) -> String {
         text = rule.apply(&text).into_owned();
     }
     let without_values = |found: &Captures| {
-        let is_gone = found[2].starts_with("([redacted])");
-        if is_gone { found[0].to_owned() } else { format!("{}([redacted])", &found[1]) }
+        let is_gone = found[3].starts_with("([redacted])");
+        // A condition or an assignment compares and assigns rows.
+        let of_sql = ["AND", "NOT", "ON", "OR", "SET", "WHEN", "WHERE"];
+        let is_sql = of_sql.iter().any(|word| found[2].eq_ignore_ascii_case(word));
+        if is_gone || is_sql { found[0].to_owned() } else { format!("{}([redacted])", &found[1]) }
     };
     DETAIL.replace_all(&text, without_values).into_owned()
 }

@@ -46,7 +46,10 @@ static USERS: LazyLock<[Rule; 3]> = LazyLock::new(|| {
     [
         Rule::new(r"(?i)[\w.+-]+%(?:25)*3a\S*%(?:25)*40\S*", "[redacted]"),
         // Without a user, before a host with its port.
-        Rule::new(r"(^|[\s'\x22=(]):[^\s@:/]+@[\w.\[\]-]+:[0-9]{1,5}\b", "${1}[redacted]"),
+        Rule::new(
+            r"(^|[\s'\x22=(]):[^\s@:/]+@(?:[\w.\[\]-]+:[0-9]{1,5}\b|\[redacted\])",
+            "${1}[redacted]",
+        ),
         // Oracle's, with its host and service or after its commands.
         Rule::new(
             concat!(
@@ -60,7 +63,16 @@ static USERS: LazyLock<[Rule; 3]> = LazyLock::new(|| {
 
 /// A user with a password before a host, as in URLs without a scheme.
 static USER: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"([^\s:/@]+):([^\s@]+)@\S+").expect("the pattern is a constant"));
+    LazyLock::new(|| Regex::new(USER_FORM).expect("the pattern is a constant"));
+
+/// What quotes, brackets and lists part is of two things.
+const USER_FORM: &str = r#"([^\s:/@"'`,;()\[\]{}<>]+):([^\s@"'`,;{}<>]+)@([^\s"'`<>]+)"#;
+
+/// What stands before the address of a mailbox, and is no user.
+const ADDRESSED: [&str; 16] = [
+    "to", "from", "cc", "bcc", "mailto", "reply-to", "email", "e-mail", "mail", "sip", "xmpp",
+    "contact", "kontakt", "contato", "contacto", "correo",
+];
 
 /// Applies our rules to a text that has passed the contract's.
 pub(super) fn redact(text: &str) -> String {
@@ -86,14 +98,21 @@ pub(super) fn pem(text: &str) -> (bool, bool) {
 
 fn without_users(text: &str) -> String {
     USER.replace_all(text, |found: &Captures| {
-        // 15:30@office, to:me@example.com
-        let number = |text: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
-        let is_time = number(&found[1]) && number(&found[2]);
+        // 15:30@office, 2026-12-01T10:00:00@srv
+        let is_hour = found[1].ends_with(|c: char| c.is_ascii_digit());
+        let is_part =
+            |part: &str| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_digit());
+        let is_time = is_hour && found[2].split(':').all(is_part);
+        // to:me@example.com
         let before = found[1].trim_start_matches(|c: char| !c.is_alphanumeric());
-        let addressed = ["to", "from", "cc", "bcc", "mailto", "reply-to"];
-        let is_mail = addressed.contains(&before.to_ascii_lowercase().as_str())
+        let is_mail = ADDRESSED.contains(&before.to_ascii_lowercase().as_str())
             && !found[2].contains([':', '/']);
-        if is_time || is_mail { found[0].to_owned() } else { REDACTED.to_owned() }
+        // uses:actions/checkout@v4, image:nginx@sha256:…
+        let version = found[3].strip_prefix('v').unwrap_or(&found[3]);
+        let is_version = version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+            || found[3].starts_with("sha256:");
+        let stays = is_time || is_mail || is_version;
+        if stays { found[0].to_owned() } else { REDACTED.to_owned() }
     })
     .into_owned()
 }

@@ -69,7 +69,10 @@ fn secret_after(text: &str, run: Range<usize>, last_ends: &LastEnds) -> Option<R
         let start = text.len() - rest.len();
         let is_list = rest.starts_with(['[', '{', '“', '„', '‘', '«']);
         let is_user = !is_list && text[start..value::word_end(text, start)].contains(':');
-        return if is_user { argument(text, run.end) } else { None };
+        let found = if is_user { argument(text, run.end) } else { None };
+        if found.is_some() || !rest.starts_with('=') {
+            return found;
+        }
     }
     // An escape may stand before it: \nkey
     let unescaped = bare.strip_prefix(['n', 'r', 't']).filter(|_| before.ends_with('\\'));

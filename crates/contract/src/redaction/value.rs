@@ -56,7 +56,10 @@ fn with_joined(text: &str, mut found: Range<usize>, name: &Name) -> Range<usize>
         let separated = rest.trim_start_matches([':', '=', '>']);
         let value = &text[found.clone()];
         let is_separated = value.ends_with([':', '=']) || rest.starts_with([':', '=']);
-        let Some(kind) = is_separated.then(|| last_name(value)).flatten() else { return found };
+        // The type of what is declared: password: &str = "S"
+        let is_type = rest.starts_with("= ") && !value.contains(['"', '\'', '`', '=']);
+        let kind = is_separated.then(|| last_name(value)).flatten();
+        let Some(kind) = kind.or_else(|| is_type.then_some(Kind::Secret)) else { return found };
         let name = Name { is_header: name.is_header || kind == Kind::Header, ..*name };
         let Some(next) = find_one(text, text.len() - separated.len(), &name) else {
             return found;
@@ -75,8 +78,11 @@ fn last_name(value: &str) -> Option<Kind> {
 fn find_one(text: &str, from: usize, name: &Name) -> Option<Range<usize>> {
     let at = |rest: &str| text.len() - rest.len();
     let start = at(text[from..].trim_start_matches(is_blank));
-    let mut rest = without_tags(&text[start..]);
+    let rest = without_tags(without_breaks(&text[start..]));
+    // What was passed over may have been a type: password: &str = "S"
+    let mut rest = rest.strip_prefix("= ").unwrap_or(rest);
     // `|` or `>` announce a block in YAML, with its indentation and a comment behind.
+    let mut start = at(rest);
     let marked = rest.strip_prefix(['|', '>']).unwrap_or(rest);
     let marked = marked.trim_start_matches(|c: char| "-+".contains(c) || c.is_ascii_digit());
     let marked = marked.trim_start_matches(is_blank);
@@ -84,7 +90,6 @@ fn find_one(text: &str, from: usize, name: &Name) -> Option<Range<usize>> {
     let head = &marked[..marked.floor_char_boundary(COMMENT_BYTES)];
     let comment = if is_comment { head.find(is_line_end).unwrap_or(0) } else { 0 };
     let marked = &marked[comment..];
-    let mut start = start;
     if marked.starts_with(is_line_end) {
         if let Some(end) = block_end(text, name.start, at(marked)) {
             return Some(start..end);
@@ -120,6 +125,30 @@ fn find_one(text: &str, from: usize, name: &Name) -> Option<Range<usize>> {
         || after.starts_with("/>");
     let end = if is_over { end } else { run_end(text, end) };
     Some(start..end)
+}
+
+/// What follows the end of an element, `Password:</b> S`, or line breaks that are escaped, with
+/// the mark of a block or an item: `password: |\n  S`.
+fn without_breaks(rest: &str) -> &str {
+    let ended = rest.strip_prefix("</").and_then(|tag| tag.split_once('>'));
+    if let Some((_, after)) =
+        ended.filter(|(tag, _)| tag.bytes().all(|b| b.is_ascii_alphanumeric()))
+    {
+        return after.trim_start_matches(is_blank);
+    }
+    let marked = rest.strip_prefix(['|', '>']).unwrap_or(rest);
+    let marked = marked.trim_start_matches(|c: char| "-+".contains(c) || c.is_ascii_digit());
+    let mut after = marked.trim_start_matches(is_blank);
+    let before = after.len();
+    loop {
+        let escaped = after.trim_start_matches('\\');
+        let is_escape = escaped.len() < after.len() && escaped.starts_with(['n', 'r']);
+        if !is_escape {
+            break;
+        }
+        after = escaped[1..].trim_start_matches(is_blank);
+    }
+    if after.len() == before { rest } else { after.strip_prefix("- ").unwrap_or(after) }
 }
 
 fn is_blank(c: char) -> bool {

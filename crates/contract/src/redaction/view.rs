@@ -9,15 +9,16 @@ use regex::{Captures, Regex};
 /// then quotes and separators in the escapes of JSON, of programs and of URLs, in full width, with
 /// what languages and Markdown join to them, and with the blanks beside them that are escaped.
 static STAND_INS: LazyLock<Regex> = LazyLock::new(|| {
-    let blank = r"(?:\\+t|\\+u0020|\\+x20|%(?:25)*20)";
+    let blank = r"(?:\\+t|\\+u0020|\\+x20|%(?:25)*20|\+)";
     let code = |digits: &str| format!(r"(?:\\+u00|\\+x|%(?:25)*)(?P<{digits})");
     let quote = code("quote>2[267]");
     let separator = code("code>3[aAdD]");
     let sign = r"(?P<sign>：|＝|\*{1,3}\s?[:=]|[:=]\*{1,3}\s|\?\s?[:=]|(?:\|\||&&|\?\?)=)";
     Regex::new(&format!(
         concat!(
-            r"(?:\x1b|\\+(?:u001[bB]|x1[bB]|033|e))\[[0-9;]*[A-Za-z]",
-            r"|[\u{{300}}-\u{{36f}}\u{{ad}}\u{{200b}}-\u{{200f}}\u{{2060}}\u{{feff}}]+",
+            r"(?:\x1b|\\+(?:u001[bB]|x1[bB]|033|e))(?:\[[0-9;:?]*[A-Za-z]|\([A-Z0-9])",
+            r"|[\u{{300}}-\u{{36f}}\u{{ad}}\u{{61c}}\u{{180e}}\u{{200b}}-\u{{200f}}\u{{202a}}-\u{{202e}}",
+            r"\u{{2060}}-\u{{2069}}\u{{20e3}}\u{{fe0f}}\u{{feff}}]+",
             r"|{quote}|{blank}*(?:{separator}|{sign}){blank}*|{blank}+(?P<plain>[:=]){blank}*",
         ),
         quote = quote,

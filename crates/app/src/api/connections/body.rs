@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use outport_contract::key_ring::KeyRing;
 use outport_domain::{
     connection::{Connection, ConnectionKind, TlsMode},
-    json::{FieldCode, FieldErrors, JsonType, join, object, string, type_of},
+    json::{FieldCode, FieldErrors, JsonType, is_interoperable, join, object, string, type_of},
     limits::fixed,
 };
 use outport_pipeline::connections::{Secrets, Unusable};
@@ -269,7 +269,7 @@ impl Reader {
         } else if raw.get().len() > fixed::METADATA_BYTES {
             let rule = format!("has more than {} bytes", fixed::METADATA_BYTES);
             self.errors.push("metadata", FieldCode::LimitExceeded, rule);
-        } else {
+        } else if is_interoperable(raw, "metadata", &mut self.errors) {
             self.connection.metadata = Some(raw.get().to_owned());
         }
     }
