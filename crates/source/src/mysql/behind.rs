@@ -33,6 +33,10 @@ const MADE_OF_IT: &str = "1003";
 /// The one storage engine that gives a consistent snapshot.
 const TRANSACTIONAL: &str = "InnoDB";
 
+/// The server's own schemas have tables of many names, `users` and `files` among them.
+const NOT_ITS_OWN: &str = "AND TABLE_SCHEMA NOT IN \
+    ('information_schema', 'performance_schema', 'mysql', 'sys')";
+
 /// Names that are looked up at once.
 const AT_ONCE: usize = 500;
 
@@ -132,17 +136,50 @@ async fn look_behind(
     }
 }
 
-/// Looks at what has these names, whose schemas are all known or none. Returns the views among it.
+/// Looks at what has these names. Returns the views among it.
 async fn look(
     connection: &mut MySqlConnection,
     named: &[Name],
     behind: &mut Behind,
 ) -> Result<Vec<(String, String)>, SourceError> {
+    let mut views = Vec::new();
+    for row in looked_up(connection, named).await? {
+        if let (None, Some(now)) = (behind.looked_at, text(&row, 0)?) {
+            behind.looked_at = Some(snapshot::moment(&now)?);
+        }
+        let (Some(schema), Some(name)) = (text(&row, 3)?, text(&row, 4)?) else { continue };
+        let tells_case = text(&row, 2)?.as_deref() == Some("0");
+        if tells_case && !is_among(named, text(&row, 1)?.as_deref(), &schema, &name) {
+            continue;
+        }
+        match (text(&row, 5)?.as_deref(), text(&row, 6)?) {
+            (Some("SEQUENCE"), _) => return Err(without_rows_of_old(&name, "it is a sequence")),
+            (Some("SYSTEM VIEW"), _) => {
+                return Err(without_rows_of_old(&name, "the server makes it up when it is read"));
+            }
+            (_, None) => views.push((schema, name)),
+            (_, Some(engine)) if engine == TRANSACTIONAL => {
+                behind.table = Some(Relation::Table(vec![schema, name]));
+            }
+            (_, Some(engine)) => return Err(without_snapshot(&name, &engine)),
+        }
+    }
+    Ok(views)
+}
+
+/// What has these names, whose schemas are all known or none is, or something like them: the
+/// server compares without case and accents. Of each, in this order: now, where the server is
+/// asked for it; the session's schema; whether names tell case, as "0"; its own schema, name, type
+/// and engine, or nothing where there is none at all.
+async fn looked_up(
+    connection: &mut MySqlConnection,
+    named: &[Name],
+) -> Result<Vec<MySqlRow>, SourceError> {
     let is_anywhere = named.iter().any(|(schema, _)| *schema == Schema::Unknown);
-    let (columns, place) = if is_anywhere {
-        ("TABLE_NAME", "(?)")
+    let (columns, place, schemas) = if is_anywhere {
+        ("TABLE_NAME", "(?)", NOT_ITS_OWN)
     } else {
-        ("TABLE_NAME, TABLE_SCHEMA", "(?, COALESCE(?, DATABASE()))")
+        ("TABLE_NAME, TABLE_SCHEMA", "(?, COALESCE(?, DATABASE()))", "")
     };
     let places = vec![place; named.len()].join(", ");
     let sql = format!(
@@ -150,7 +187,7 @@ async fn look(
                 CAST(@@lower_case_table_names AS CHAR), t.* \
          FROM (SELECT 1) AS one LEFT JOIN \
            (SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES \
-            WHERE ({columns}) IN ({places}) \
+            WHERE ({columns}) IN ({places}) {schemas} \
               AND (ENGINE IS NOT NULL OR TABLE_TYPE IN ('VIEW', 'SYSTEM VIEW'))) AS t ON TRUE"
     );
     let mut query = sqlx::query(AssertSqlSafe(sql));
@@ -162,44 +199,20 @@ async fn look(
             Schema::Unknown => query,
         };
     }
-    let rows = query.fetch_all(connection).await.map_err(|error| failure(error, Stage::Query))?;
-    let mut views = Vec::new();
-    for row in rows {
-        if let (None, Some(now)) = (behind.looked_at, text(&row, 0)?) {
-            behind.looked_at = Some(snapshot::moment(&now)?);
-        }
-        let (Some(schema), Some(name)) = (text(&row, 3)?, text(&row, 4)?) else { continue };
-        // The comparison above knows neither case nor accents; the server's names do, but for
-        // those of a schema of its own.
-        let default = text(&row, 1)?;
-        let is_it = |(of, named): &Name| {
-            *named == name
-                && match of {
-                    Schema::Of(of) => *of == schema,
-                    Schema::Default => default.as_ref() == Some(&schema),
-                    Schema::Unknown => true,
-                }
-        };
-        let tells_case = text(&row, 2)?.as_deref() == Some("0");
-        let is_own = schema.eq_ignore_ascii_case("information_schema");
-        if tells_case && !is_own && !named.iter().any(is_it) {
-            continue;
-        }
-        match text(&row, 6)? {
-            _ if text(&row, 5)?.as_deref() == Some("SEQUENCE") => {
-                return Err(without_rows_of_old(&name, "it is a sequence"));
+    query.fetch_all(connection).await.map_err(|error| failure(error, Stage::Query))
+}
+
+/// Whether one of the names is exactly this one's. The names of `information_schema` have no case.
+fn is_among(named: &[Name], default: Option<&str>, schema: &str, name: &str) -> bool {
+    let is_it = |(of, named): &Name| {
+        named == name
+            && match of {
+                Schema::Of(of) => of == schema,
+                Schema::Default => default == Some(schema),
+                Schema::Unknown => true,
             }
-            _ if text(&row, 5)?.as_deref() == Some("SYSTEM VIEW") => {
-                return Err(without_rows_of_old(&name, "the server makes it up when it is read"));
-            }
-            None => views.push((schema, name)),
-            Some(engine) if engine == TRANSACTIONAL => {
-                behind.table = Some(Relation::Table(vec![schema, name]));
-            }
-            Some(engine) => return Err(without_snapshot(&name, &engine)),
-        }
-    }
-    Ok(views)
+    };
+    schema.eq_ignore_ascii_case("information_schema") || named.iter().any(is_it)
 }
 
 /// What a view selects, its tables named in full.
