@@ -84,7 +84,8 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("aws-config", &["outport-objects"]),
     ("aws-credential-types", &["outport-objects"]),
     ("aws-sdk-s3", &["outport-objects"]),
-    ("flate2", &["outport-pipeline"]),
+    // Results, and the pages of the API.
+    ("flate2", &["outport-pipeline", "outport"]),
     ("parquet", &["outport-pipeline"]),
     ("zip", &["outport-pipeline"]),
     ("zstd", &["outport-pipeline"]),
