@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use super::{REDACTED, Rule};
+use super::REDACTED;
 
 /// Letters that no word has as many of.
 const LONG_BYTES: usize = 24;
@@ -25,55 +25,53 @@ static SCHEMES: LazyLock<[Regex; 2]> = LazyLock::new(|| {
     .map(|pattern| Regex::new(pattern).expect("the pattern is a constant"))
 });
 
-static TOKENS: LazyLock<[Rule; 4]> = LazyLock::new(|| {
+/// Each with whether nothing else looks like it; of the others, only what is no joined words goes.
+static TOKENS: LazyLock<[(Regex, bool); 4]> = LazyLock::new(|| {
     [
         // API tokens and tickets; long ones within a word, too.
-        Rule::new(
+        (
             concat!(after_none_of!("A-Za-z0-9_"), "op[tk]_[A-Za-z0-9_-]{16,}"),
-            "${1}[redacted]",
+            false,
         ),
         // What cannot be the end of another word.
-        Rule::new(
+        (
             concat!(
                 r"op[tk]_[A-Za-z0-9_-]{40,}|(?:AKIA|ASIA)[A-Z0-9]{16}|gh[opsur]_[A-Za-z0-9]{30,}",
                 r"|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,}|AGE-SECRET-KEY-1[A-Z0-9]+",
                 r"|eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]*)?",
             ),
-            "[redacted]",
+            true,
         ),
         // JWTs of three parts and of five, of which the second may be empty.
-        Rule::new(
+        (
             concat!(
                 after_none_of!("A-Za-z0-9"),
                 r"eyJ[A-Za-z0-9_-]{8,}\.(?:[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*|\.[A-Za-z0-9_-]+)(?:\.[A-Za-z0-9_-]+){0,2}",
             ),
-            "${1}[redacted]",
+            true,
         ),
         // Those of others that say what they are.
-        Rule::new(
+        (
             concat!(
                 after_none_of!("A-Za-z0-9"),
                 r"(?:AIza[\w-]{20,}|ya29\.[\w-]{16,}|SG\.[\w-]{8,}\.[\w-]{8,}|hv[sbr]\.[\w-]{16,}|(?:hf|npm)_[A-Za-z0-9]{16,}",
                 r"|(?:gh[opsur]_|xox[a-z]-|xapp-|[sr]k_(?:live|test)_|sk-|whsec_|shp[a-z]{2}_|pypi-|do[opr]_v1_)",
                 r"[A-Za-z0-9_-]{16,})",
             ),
-            "${1}[redacted]",
+            false,
         ),
     ]
+    .map(|(pattern, is_sure)| (Regex::new(pattern).expect("the pattern is a constant"), is_sure))
 });
-
-/// Which of these nothing else looks like.
-const SURE: [bool; 4] = [false, true, true, false];
 
 pub(super) fn redact(text: &str) -> String {
     let mut text = text.to_owned();
     for scheme in SCHEMES.iter() {
         text = scheme.replace_all(&text, without_credentials).into_owned();
     }
-    for (rule, is_sure) in TOKENS.iter().zip(SURE) {
-        let pattern = &rule.pattern;
+    for (pattern, is_sure) in TOKENS.iter() {
         let without = |found: &Captures| {
-            if is_sure || is_code(&found[0]) {
+            if *is_sure || is_code(&found[0]) {
                 format!("{}{REDACTED}", found.get(1).map_or("", |before| before.as_str()))
             } else {
                 found[0].to_owned()
@@ -92,11 +90,12 @@ fn is_code(text: &str) -> bool {
 
 fn without_credentials(found: &Captures) -> String {
     let bytes = found[2].as_bytes();
-    let is_mixed =
-        bytes.windows(2).any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase());
     // No English word: basic authentication, Bearer realm.
-    let has_digit = bytes.iter().any(|byte| byte.is_ascii_digit() || b"+|".contains(byte));
     let is_long = bytes.len() >= LONG_BYTES && bytes.iter().all(u8::is_ascii_alphabetic);
-    let is_code = is_mixed || has_digit || is_long || found[2].ends_with('=');
-    if is_code { format!("{}{REDACTED}", &found[1]) } else { found[0].to_owned() }
+    let is_marked = found[2].contains(['+', '|']) || found[2].ends_with('=');
+    if is_code(&found[2]) || is_long || is_marked {
+        format!("{}{REDACTED}", &found[1])
+    } else {
+        found[0].to_owned()
+    }
 }
