@@ -63,11 +63,26 @@ fn write_pieces(file: &fs::File, bytes: &[u8], mut offset: u64) -> io::Result<()
     Ok(())
 }
 
+/// How much of a file stays in the machine's memory behind where it is written: a file up to this
+/// size is read from there when it is downloaded at once.
+const KEPT_BYTES: u64 = 256 * 1024 * 1024;
+
 /// Lets the kernel begin to write a part to the disk, without waiting for it: it would begin after
 /// half a minute, and the sync at the end would wait for all of the file (measured: 0.7 of 5.6 s
-/// for 448 MB). Advice alone: the sync is what counts, so a refusal is none of ours.
-fn begin_writeback(file: &fs::File, offset: u64, size: u64) {
-    // What is not on the disk yet is kept, but its writing begins.
+/// for 448 MB).
+///
+/// What is on the disk and far behind is given back: a large file would push out what the
+/// machine's other programs, its database foremost, have there, and new memory for every page of
+/// it costs more than the rest of writing (measured for 4.5 GB: 0.17 instead of 0.5 µs of system
+/// time a row, 18 instead of 23 s in all).
+fn write_behind(file: &fs::File, offset: u64, size: u64) {
+    not_needed(file, offset, size);
+    not_needed(file, 0, offset.saturating_sub(KEPT_BYTES));
+}
+
+/// Begins to write what is not on the disk yet and gives back the memory of what is. Advice alone:
+/// the sync is what counts, so a refusal is none of ours.
+fn not_needed(file: &fs::File, offset: u64, size: u64) {
     #[cfg(target_os = "linux")]
     if let Some(size) = std::num::NonZero::new(size) {
         let _ = rustix::fs::fadvise(file, offset, Some(size), rustix::fs::Advice::DontNeed);
@@ -131,7 +146,7 @@ impl Upload for LocalUpload {
                 // A repetition of a part that waited must not be overwritten by it later.
                 ignore_missing(fs::remove_file(&waiting))?;
                 write_pieces(&file, &bytes, offset)?;
-                begin_writeback(&file, offset, size);
+                write_behind(&file, offset, size);
                 Ok(())
             }
             Target::Waiting => {
