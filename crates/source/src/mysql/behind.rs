@@ -113,6 +113,9 @@ async fn look_behind(
 ) -> Result<(), SourceError> {
     let mut known = BTreeSet::new();
     loop {
+        if found.locks_rows {
+            return Err(locking());
+        }
         let is_read = |name: &&Name| traced.is_none_or(|traced| traced.has(&name.1));
         let mut fresh: Vec<Name> =
             found.tables.difference(&known).filter(is_read).cloned().collect();
@@ -239,6 +242,15 @@ fn hidden() -> SourceError {
         FailureCode::SourceQueryFailed,
         "the tables behind a view cannot be told, nor whether they have snapshots: grant SHOW VIEW \
          to the connection's user, and SELECT on the tables",
+    )
+}
+
+/// A `SELECT` that locks what it reads.
+fn locking() -> SourceError {
+    SourceError::new(
+        FailureCode::SchemaMismatch,
+        "the query, or a view that it reads, locks rows (LOCK IN SHARE MODE, FOR SHARE or FOR \
+         UPDATE): locked rows are read as they are now, not as of the export's moment",
     )
 }
 

@@ -11,6 +11,15 @@ use crate::{
 pub(super) use crate::server::{Stage, lost};
 
 pub(super) fn failure(error: sqlx::Error, stage: Stage) -> SourceError {
+    told_by(error, stage, may_be_told)
+}
+
+/// Of the statement that gives the rows: a function in it may signal any number, with any words.
+pub(super) fn failure_of_rows(error: sqlx::Error, stage: Stage) -> SourceError {
+    told_by(error, stage, |_| false)
+}
+
+fn told_by(error: sqlx::Error, stage: Stage, may_be_told: fn(u16) -> bool) -> SourceError {
     let Some(database) = error.as_database_error() else {
         let made = match &error {
             sqlx::Error::Configuration(cause) if cause.to_string().contains("RSA") => {
@@ -126,11 +135,7 @@ fn by_number(number: u16, sqlstate: &str, told: Option<&str>, stage: Stage) -> S
     let unreachable = |message: &str| SourceError::new(FailureCode::SourceUnreachable, message);
     let failed = || {
         let message = told.map_or_else(
-            || {
-                format!(
-                    "a value could not be read or computed (error {number}, SQLSTATE {sqlstate})"
-                )
-            },
+            || format!("{} (error {number}, SQLSTATE {sqlstate})", untold(number)),
             str::to_owned,
         );
         SourceError::new(
@@ -163,7 +168,7 @@ fn by_number(number: u16, sqlstate: &str, told: Option<&str>, stage: Stage) -> S
         | 4031 => lost(stage),
         1049 | 1051 | 1054 | 1109 | 1146 | 1356 => SourceError::new(
             FailureCode::SchemaMismatch,
-            format!("the source has changed: {}", told.unwrap_or_default()),
+            format!("the source has changed: {}", told.unwrap_or("a name in it is not known")),
         ),
         // The server's own words name the user and where it connects from.
         1044 | 1142 | 1143 | 1227 | 1345 | 1370 => SourceError::new(
@@ -177,6 +182,17 @@ fn by_number(number: u16, sqlstate: &str, told: Option<&str>, stage: Stage) -> S
         | 1615 | 1637 => failed().retried(),
         _ if sqlstate.starts_with("40") => failed().retried(),
         _ => failed(),
+    }
+}
+
+/// What happened, in words of ours.
+fn untold(number: u16) -> &'static str {
+    match number {
+        1205 => "a lock was waited for too long",
+        1213 => "there was a deadlock",
+        1317 => "the query was interrupted",
+        1969 | 3024 => "the query took longer than the server lets it",
+        _ => "the query, or a value in it, could not be read or computed",
     }
 }
 

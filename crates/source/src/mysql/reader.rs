@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::{
     cells::{Form, bytes},
-    failure::{Stage, failure, lost, too_large_for_server},
+    failure::{Stage, failure, failure_of_rows, lost, too_large_for_server},
     session::{rows, text},
 };
 use crate::{
@@ -81,7 +81,7 @@ async fn read(
                     continue;
                 }
             };
-            let row = match item.map_err(|error| failure(error, Stage::of(producer)))? {
+            let row = match item.map_err(|error| failure_of_rows(error, Stage::of(producer)))? {
                 Some(Either::Right(row)) if !ended => row,
                 Some(Either::Left(_)) if !ended => {
                     ended = true;

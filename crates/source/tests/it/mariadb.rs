@@ -156,8 +156,80 @@ async fn tables_without_snapshots_are_refused_wherever_a_query_names_them() {
                      SELECT s.id FROM {safe} s JOIN c ON c.id = s.id"),
             format!("WITH c AS (SELECT DISTINCT z.id FROM {safe} /*!99999 it's ` ( */ JOIN {loose} z) \
                      SELECT s.id FROM {safe} s JOIN c ON c.id = s.id"),
+            // The server prints them so that they seem not to end.
+            format!("SELECT id, _latin1 0x5c AS z FROM {loose}"),
+            format!("SELECT id, CONVERT(_sjis 0x955c USING utf8mb4) AS z FROM {loose}"),
+            format!("SELECT id FROM {safe} WHERE id IN (SELECT id + @a.union FROM {loose}) OR 1"),
         ];
         are_refused(refused.map(|query| (Relation::Query(query), "loose"))).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn tables_without_snapshots_are_refused_though_their_names_begin_as_numbers_do() {
+    within(World::mariadb().await, async |world| {
+        world
+            .run(
+                "CREATE TABLE `5e8a9c_orders` (id integer) ENGINE = MyISAM; \
+                 CREATE TABLE `1e0` (id integer) ENGINE = MyISAM; \
+                 CREATE TABLE `5e8a9c_safe` (id integer); INSERT INTO `5e8a9c_safe` VALUES (7); \
+                 CREATE TABLE a9c_safe (id integer) ENGINE = MyISAM",
+            )
+            .await;
+        let [orders, number] = ["5e8a9c_orders", "1e0"].map(|name| world.qualified(name));
+        are_refused([
+            (world.table("5e8a9c_orders"), "5e8a9c_orders"),
+            (Relation::Query(format!("SELECT id FROM {number}")), "1e0"),
+            (
+                Relation::Query(format!("SELECT 1 AS id WHERE 1 NOT IN (SELECT id FROM {orders})")),
+                "5e8a9c_orders",
+            ),
+        ])
+        .await;
+        let wanted = selection(world.table("5e8a9c_safe"), &[("id", Integer)]);
+        assert_eq!(read_first(world, &wanted).await, ["7"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_locks_rows_and_so_reads_the_newest_is_refused() {
+    within(World::mariadb().await, async |world| {
+        let safe = world.qualified("safe");
+        world
+            .run(
+                "CREATE TABLE safe (id integer); \
+                 CREATE VIEW locking AS SELECT id FROM safe LOCK IN SHARE MODE",
+            )
+            .await;
+        let derived = format!("SELECT x.id FROM (SELECT id FROM {safe} LOCK IN SHARE MODE) x");
+        for relation in [world.table("locking"), Relation::Query(derived)] {
+            let error = read(&world.source(), &selection(relation, &[("id", Integer)])).await;
+            let error = error.expect_err("it locks rows");
+            assert_eq!(error.code, FailureCode::SchemaMismatch, "{error}");
+            assert!(error.message.contains("LOCK IN SHARE MODE"), "{error}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn words_that_a_function_signals_are_not_told_whatever_its_number() {
+    within(World::mariadb().await, async |world| {
+        world
+            .run(
+                "CREATE TABLE o (id integer); INSERT INTO o VALUES (1), (2); \
+                 CREATE FUNCTION sly(i integer) RETURNS integer DETERMINISTIC BEGIN \
+                   IF i > 1 THEN SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = 1064, \
+                     MESSAGE_TEXT = 'customer Alice of table canary'; END IF; RETURN i; END; \
+                 CREATE VIEW signals AS SELECT sly(id) AS id FROM o",
+            )
+            .await;
+        let wanted = selection(world.table("signals"), &[("id", Integer)]);
+        let error = read(&world.source(), &wanted).await.expect_err("it signals");
+        assert!(error.message.contains("error 1064"), "{error}");
+        assert!(!format!("{error:?}").contains("canary"), "{error:?}");
     })
     .await;
 }

@@ -23,6 +23,11 @@ pub(super) enum Schema {
 pub(super) struct Found {
     pub(super) tables: BTreeSet<Name>,
     pub(super) ctes: BTreeSet<String>,
+    /// Whether rows are locked, which reads them as they are now.
+    pub(super) locks_rows: bool,
+    /// Whether a text names its character set: where the server prints one, a backslash may be
+    /// its last character.
+    pub(super) has_foreign_texts: bool,
 }
 
 /// What MySQL prints instead of a table that it has read before.
@@ -40,7 +45,18 @@ enum Token {
     Comma,
     Open,
     Close,
+    /// A text before which its character set stands.
+    ForeignText,
     Other,
+}
+
+/// Who wrote a statement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// Somebody: a number ends where its digits do, whatever follows.
+    Hand,
+    /// The server, which lets blanks follow and gives no quotes to a name such as `1e5`.
+    Server,
 }
 
 impl Token {
@@ -56,7 +72,7 @@ impl Found {
     /// Of a statement as the server prints it: each table is there with its schema, and nothing
     /// more, before it. Some other pairs are found, too, which are no tables.
     pub(super) fn by_server(&mut self, sql: &str) {
-        let tokens = tokens(sql);
+        let tokens = tokens(sql, By::Hand);
         let mut at = 0;
         while at < tokens.len() {
             let chain = chain(&tokens[at..]);
@@ -70,7 +86,20 @@ impl Found {
     /// Of a query as somebody wrote it: what stands where tables do, but for the names of CTEs
     /// where they are known.
     pub(super) fn in_query(&mut self, sql: &str) {
-        let tokens = tokens(sql);
+        self.where_tables_stand(&tokens(sql, By::Hand));
+        // What a comment has for some servers, this one may pass over.
+        let passed_over = sql.replace("/*!", "/*").replace("/*M!", "/*");
+        if passed_over != sql {
+            self.where_tables_stand(&tokens(&passed_over, By::Hand));
+        }
+    }
+
+    /// Of a `SELECT` as the server traces it, without schemas.
+    pub(super) fn in_trace(&mut self, sql: &str) {
+        self.where_tables_stand(&tokens(sql, By::Server));
+    }
+
+    fn where_tables_stand(&mut self, tokens: &[Token]) {
         let mut levels = vec![Level::default()];
         let mut at = 0;
         while let Some(token) = tokens.get(at) {
@@ -92,6 +121,10 @@ impl Found {
                 Token::Word(word) if is(word, "FOR") && is_one(tokens.get(at + 1), &USES) => {
                     next = at + 2;
                 }
+                Token::Word(_) if level.is_select && locks_rows(&tokens[at..]) => {
+                    self.locks_rows = true;
+                }
+                Token::ForeignText => self.has_foreign_texts = true,
                 Token::Word(word) if level.take(word, tokens.get(at + 1)) => {}
                 Token::Word(_) | Token::Quoted(_) => {
                     let chain = chain(&tokens[at..]);
@@ -129,6 +162,13 @@ fn is(word: &str, other: &str) -> bool {
 /// Whether a token is one of these words.
 fn is_one(token: Option<&Token>, words: &[&str]) -> bool {
     matches!(token, Some(Token::Word(next)) if words.iter().any(|word| is(next, word)))
+}
+
+/// Whether `tokens` begin with a clause that locks rows.
+fn locks_rows(tokens: &[Token]) -> bool {
+    [&["LOCK", "IN", "SHARE", "MODE"][..], &["FOR", "UPDATE"], &["FOR", "SHARE"]]
+        .iter()
+        .any(|clause| clause.iter().enumerate().all(|(at, word)| is_one(tokens.get(at), &[word])))
 }
 
 /// What is about to come.
@@ -246,7 +286,7 @@ fn chain(tokens: &[Token]) -> Vec<&String> {
 }
 
 /// Comments, in which a quote may stand, are passed over; what a comment has for the server is not.
-fn tokens(sql: &str) -> Vec<Token> {
+fn tokens(sql: &str, by: By) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = sql;
     while let Some(first) = rest.chars().next() {
@@ -258,13 +298,16 @@ fn tokens(sql: &str) -> Vec<Token> {
             rest = after;
             tokens.push(Token::Other);
         } else if TEXT_QUOTES.contains(&first) {
+            let is_foreign = sql[..sql.len() - rest.len()].ends_with(is_of_a_word);
             rest = unquoted(rest).map_or("", |(_, after)| after);
-            tokens.push(Token::Other);
+            tokens.push(if is_foreign { Token::ForeignText } else { Token::Other });
         } else if first == QUOTE {
             let (name, after) = unquoted(rest).unwrap_or_default();
             rest = after;
             tokens.push(Token::Quoted(name));
-        } else if let Some(after) = after_number(&sql[..sql.len() - rest.len()], rest) {
+        } else if let (By::Hand, Some(after)) =
+            (by, after_number(&sql[..sql.len() - rest.len()], rest))
+        {
             rest = after;
             tokens.push(Token::Other);
         } else if is_of_a_word(first) {
@@ -280,10 +323,12 @@ fn tokens(sql: &str) -> Vec<Token> {
                 ')' => Token::Close,
                 _ => Token::Other,
             });
-            // A variable, and the mark of an ODBC escape such as `{OJ a JOIN b …}`.
-            if matches!(first, '@' | '{') {
-                let blanks = if first == '{' { is_blank } else { |_| false };
-                rest = word(rest.trim_start_matches(blanks)).1;
+            // A variable, whose name may have points, and the mark of an ODBC escape such as
+            // `{OJ a JOIN b …}`.
+            match first {
+                '@' => rest = rest.trim_start_matches(|c| is_of_a_word(c) || c == '.'),
+                '{' => rest = word(rest.trim_start_matches(is_blank)).1,
+                _ => {}
             }
         }
     }
@@ -462,9 +507,33 @@ mod tests {
                 "dual t u",
             ),
             ("SELECT a FROM JSON_TABLE('[1]', '$[*]' COLUMNS (a int PATH '$')) j, t", "t"),
+            ("SELECT id + @a.union FROM t JOIN u ON @@session.from = @`x`.v", "t u"),
+            ("WITH c AS (SELECT 1 /*!999999 ' */ FROM m /*!999999 ' */) SELECT 1 FROM c", "m"),
             ("SELECT 1 FROM lateral l JOIN \u{a0}t --\u{1} WHERE '\n JOIN u", "lateral u \u{a0}t"),
         ] {
             assert_eq!(shown(Found::in_query, sql), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn names_that_begin_as_numbers_do_are_whole_where_the_server_prints_them() {
+        let sql = "select 1e0.id,1.5e-3,.5 from (5e8_o join 1e0 on 5e8_o.id > 1e0) where 2e0 > 1";
+        assert_eq!(shown(Found::in_trace, sql), "1e0 5e8_o");
+    }
+
+    #[test]
+    fn what_locks_rows_is_noticed() {
+        for (sql, locks) in [
+            ("SELECT 1 FROM t LOCK IN SHARE MODE", true),
+            ("SELECT 1 FROM (SELECT 1 FROM t WHERE 1 lock in /**/ share mode) x", true),
+            ("SELECT 1 FROM t FOR UPDATE", true),
+            ("SELECT 1 FROM t ORDER BY 1 LIMIT 2 FOR SHARE OF t", true),
+            ("SELECT `lock`, 'for update', SUBSTRING(a FROM 1 FOR share) FROM t", false),
+            ("SELECT 1 FROM t FOR SYSTEM_TIME ALL USE INDEX FOR JOIN (update)", false),
+        ] {
+            let mut found = Found::default();
+            found.in_query(sql);
+            assert_eq!(found.locks_rows, locks, "{sql}");
         }
     }
 }
