@@ -22,6 +22,7 @@ const LOOK = 5_000;
 const REFUSALS = 3;
 /** No answer is waited for longer, whatever the service says, in milliseconds. */
 const LONGEST_PAUSE = 3_600_000;
+const NO_TOKEN = "This is no token: one has letters, digits and signs without blanks.";
 const EXPIRED = "The token is not accepted any more.";
 /** @type {Record<string, string>} */
 const CONNECTION = {
@@ -402,6 +403,8 @@ the("sign-in").addEventListener("submit", async (event) => {
   const token = typed.value.trim();
   typed.value = "";
   the("sign-in-fault").textContent = "";
+  // What a header cannot carry would look like a server that is away.
+  if (!/^[!-~]+$/.test(token)) return showDoor(NO_TOKEN);
   await enter(token);
 });
 the("sign-out").addEventListener("click", () => showDoor());

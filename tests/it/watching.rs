@@ -1,11 +1,12 @@
 //! The commands that ask a running server: `watch`, `events tail`, `conformance stream`.
 
-use std::path::Path;
+use std::{path::Path, process::Stdio};
 
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
+    process::Command,
 };
 
 use crate::harness::{
@@ -73,6 +74,19 @@ async fn an_export_is_watched_to_its_success() {
     // What is over already is told at once.
     let mut again = watch(&["watch", &job]);
     assert_eq!((code(&mut again).await, again.said().as_str()), (Some(0), "completed\n"));
+    assert_eq!(unread(&api, &["watch", &job]).await, (Some(141), String::new()));
+}
+
+/// The exit code of a command whose output nobody reads, and what it complained of.
+async fn unread(api: &Api, arguments: &[&str]) -> (Option<i32>, String) {
+    let (url, token) = api.access();
+    let mut command = Command::new(Program::Outport.path());
+    command.args(arguments).env("OUTPORT_URL", url).env("OUTPORT_TOKEN", token);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().await.expect("it ends");
+    (ended.status.code(), String::from_utf8(ended.stderr).expect("a text"))
 }
 
 #[tokio::test]

@@ -141,7 +141,12 @@ enum Failure {
     Usage(String),
     #[error("{0}")]
     Failed(String),
+    #[error("nobody reads what is printed")]
+    Unread,
 }
+
+/// How a shell sees a program that ends because nobody reads on: 128 and the number of SIGPIPE.
+const UNREAD: u8 = 141;
 
 impl Failure {
     /// What a server said is one line, whatever is in it.
@@ -163,6 +168,9 @@ impl From<outport_store::StoreError> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Self::Unread;
+        }
         Self::Failed(error.to_string())
     }
 }
@@ -217,6 +225,9 @@ fn refuse(error: &clap::Error) -> ExitCode {
 }
 
 fn report(failure: &Failure) -> ExitCode {
+    if matches!(failure, Failure::Unread) {
+        return ExitCode::from(UNREAD);
+    }
     // Nothing is left to do when even standard error is closed.
     drop(writeln!(std::io::stderr(), "outport: {}", terminal::lines(&failure.to_string())));
     if failure.is_of_the_caller() { ExitCode::from(2) } else { ExitCode::FAILURE }

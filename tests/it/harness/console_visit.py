@@ -160,6 +160,10 @@ class Visit:
         await token.fill("opt_wrong")
         await token.press("Enter")
         await expect(page.locator("#sign-in-fault")).not_to_be_empty()
+        # No header can carry it.
+        await token.fill("opt_\u00e9\U0001f600")
+        await token.press("Enter")
+        await expect(page.locator("#sign-in-fault")).to_contain_text("no token")
         # The browser says of itself that an answer was 401.
         self.messages.clear()
         await token.fill(self.asked["token"])

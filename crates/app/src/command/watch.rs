@@ -195,7 +195,7 @@ impl Screen {
             return again(*delay, why);
         }
         let Some(seen) = seen else { return Ok(()) };
-        let bar = seen.progress.as_ref().and_then(Progress::bar);
+        let bar = seen.progress.as_ref().and_then(Progress::bar).map(|bar| self.fitted(&bar));
         let is_progress = seen.what.ends_with(" progress");
         if !is_progress {
             self.wipe()?;
@@ -207,6 +207,14 @@ impl Screen {
             write!(self.out, "{bar}")?;
         }
         self.out.flush()
+    }
+
+    /// As much of a bar as one line of the terminal holds: of one that breaks into two, the first
+    /// could not be taken away.
+    fn fitted(&self, bar: &str) -> String {
+        let size = rustix::termios::tcgetwinsize(&self.out).ok().filter(|size| size.ws_col > 0);
+        let columns = size.map_or(usize::MAX, |size| usize::from(size.ws_col) - 1);
+        bar.chars().take(columns).collect()
     }
 
     /// Takes the bar away.

@@ -50,7 +50,7 @@ async fn credentials(stage: &Stage) -> Checked {
     let subscribe = json!({"action": "subscribe", "channel": place.channel, "after": 0});
     let auth = json!({"action": "auth", "token": "opt_conformance-nobody"});
     for first in [auth, subscribe] {
-        let mut ear = Ear { socket: Socket::connect_as(stage.client(), None).await? };
+        let mut ear = Ear::connect_as(stage.client(), None).await?;
         ear.say(first.clone()).await?;
         let (code, heard) = ear.until_closed().await?;
         let silent = heard.iter().all(|said| !said.is_batch() && !said.is_pointer());

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use outport_contract::stream::{Channel, POINTER, PROTOCOL};
+use reqwest::header::HeaderValue;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{Flaw, ensure};
+use super::{Flaw, ensure, stage::rest};
 use crate::{
     Client,
     follow::socket::{CONTROL, Loss, Socket},
@@ -90,7 +91,17 @@ impl Said {
 
 impl Ear {
     pub async fn connect(client: &Client) -> Result<Self, Flaw> {
-        Ok(Self { socket: Socket::connect(client).await? })
+        Self::connect_as(client, Some(client.authorization())).await
+    }
+
+    /// With this header, or none.
+    pub async fn connect_as(client: &Client, header: Option<HeaderValue>) -> Result<Self, Flaw> {
+        loop {
+            match Socket::connect_as(client, header.clone()).await {
+                Err(loss) if loss.code == Some(429) => rest(loss.retry_after).await,
+                socket => return Ok(Self { socket: socket? }),
+            }
+        }
     }
 
     /// Connected, and subscribed to a channel.

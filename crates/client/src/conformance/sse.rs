@@ -5,7 +5,7 @@ use std::pin::Pin;
 use futures::{Stream, StreamExt as _};
 use reqwest::RequestBuilder;
 
-use super::{Flaw, ear::PATIENCE, ensure};
+use super::{Flaw, ear::PATIENCE, ensure, stage::sent};
 
 type Pieces = Pin<Box<dyn Stream<Item = Result<Vec<u8>, reqwest::Error>> + Send>>;
 
@@ -25,7 +25,7 @@ pub(super) struct Line {
 
 impl Sse {
     pub async fn open(request: RequestBuilder) -> Result<Self, Flaw> {
-        let response = request.send().await?;
+        let response = sent(request).await?;
         let status = response.status().as_u16();
         let kind = response.headers().get(reqwest::header::CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();

@@ -7,7 +7,7 @@ use std::{
 
 use futures::future;
 use outport_contract::stream::{Channel, Family, Scope, StreamEventType};
-use reqwest::Method;
+use reqwest::{Method, RequestBuilder, Response, StatusCode, header::RETRY_AFTER};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::{Flaw, KitConfig, ensure};
 use crate::{
     Client, ClientError,
-    client::{answered, read},
+    client::{answered, read, retry_after},
 };
 
 /// A server, who asks it, and what it is asked about.
@@ -221,11 +221,24 @@ impl Stage {
 }
 
 /// The status and the JSON of an answer.
-pub(crate) async fn status_of(request: reqwest::RequestBuilder) -> Result<(u16, Value), Flaw> {
-    let response = request.send().await?;
+pub(crate) async fn status_of(request: RequestBuilder) -> Result<(u16, Value), Flaw> {
+    let response = sent(request).await?;
     let status = response.status().as_u16();
     let body = response.bytes().await?;
     Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
+}
+
+/// The answer to a request whose body can be sent again, once the server does not limit it.
+pub(crate) async fn sent(request: RequestBuilder) -> Result<Response, Flaw> {
+    loop {
+        let again = request.try_clone();
+        let again = again.ok_or_else(|| Flaw::Failed("a body that is a stream".to_owned()))?;
+        let response = again.send().await?;
+        if response.status() != StatusCode::TOO_MANY_REQUESTS {
+            return Ok(response);
+        }
+        rest(retry_after(response.headers().get(RETRY_AFTER))).await;
+    }
 }
 
 async fn post<T: DeserializeOwned>(client: &Client, event: &Value) -> Result<T, ClientError> {
@@ -233,18 +246,23 @@ async fn post<T: DeserializeOwned>(client: &Client, event: &Value) -> Result<T, 
 }
 
 /// A server may limit how often it is asked.
-async fn patiently<T, F: Future<Output = Result<T, ClientError>>>(
+pub(crate) async fn patiently<T, F: Future<Output = Result<T, ClientError>>>(
     request: impl Fn() -> F,
 ) -> Result<T, ClientError> {
     loop {
         match request().await {
             Err(error) if error.status() == Some(429) => {
-                let wait = error.retry_after().unwrap_or(Duration::from_secs(1));
-                tokio::time::sleep(wait.max(Duration::from_millis(100))).await;
+                rest(error.retry_after()).await;
             }
             answer => return answer,
         }
     }
+}
+
+/// Leaves the server alone for as long as it asked, or a second.
+pub(crate) async fn rest(asked: Option<Duration>) {
+    let wait = asked.unwrap_or(Duration::from_secs(1));
+    tokio::time::sleep(wait.max(Duration::from_millis(100))).await;
 }
 
 /// A token of less than the caller's own reach, if the caller may make one.
@@ -255,8 +273,8 @@ pub(crate) async fn mint(stage: &Stage, scopes: &[&str]) -> Result<(String, Stri
         token: String,
     }
     let body = json!({"name": "conformance", "scopes": scopes});
-    let request = stage.client().request(Method::POST, "/v1/tokens").json(&body);
-    match read::<Minted>(request).await {
+    let request = || read(stage.client().request(Method::POST, "/v1/tokens").json(&body));
+    match patiently::<Minted, _>(request).await {
         Ok(Minted { id, token }) => Ok((id, token)),
         Err(error) if matches!(error.status(), Some(403..=405)) => {
             super::not_here("the token may not make another one to take away")
@@ -267,8 +285,8 @@ pub(crate) async fn mint(stage: &Stage, scopes: &[&str]) -> Result<(String, Stri
 
 /// Takes a token away.
 pub(crate) async fn revoke(stage: &Stage, id: &str) -> Result<(), Flaw> {
-    let request = stage.client().request(Method::DELETE, &format!("/v1/tokens/{id}"));
-    answered(request).await?;
+    let path = format!("/v1/tokens/{id}");
+    patiently(|| answered(stage.client().request(Method::DELETE, &path))).await?;
     Ok(())
 }
 
@@ -283,5 +301,37 @@ pub(crate) fn data_of(event_type: &StreamEventType) -> Value {
             {"time": "2026-07-04T12:20:00.000Z", "level": "info", "stage": null, "message": "m"}
         ]}),
         _ => json!({}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_limits_how_often_it_is_asked_breaks_no_rule() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(async move {
+            for (status, body) in [("429 Too Many Requests", "{}"), ("200 OK", "[1]")] {
+                let (mut socket, _) = listener.accept().await.expect("a connection");
+                let asked = socket.read(&mut [0; 4096]).await.expect("a request");
+                assert!(asked > 0);
+                let length = body.len();
+                let answer = format!(
+                    "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nretry-after: 0\r\n\
+                     connection: close\r\n\r\n{body}"
+                );
+                socket.write_all(answer.as_bytes()).await.expect("it reads");
+            }
+        });
+        let client = Client::new(&format!("http://{address}"), "t").expect("a client");
+        let answer = status_of(client.request(Method::GET, "/v1/exports")).await;
+        assert_eq!(answer.expect("an answer"), (200, json!([1])));
     }
 }

@@ -10,7 +10,7 @@ use super::{
     ear::{Ear, Said},
     ensure,
     sse::{Line, Sse},
-    stage::{Stage, status_of},
+    stage::{Stage, patiently, status_of},
 };
 use crate::client::read;
 
@@ -163,7 +163,8 @@ async fn tickets(stage: &Stage) -> Checked {
     let place = stage.fresh();
     stage.append_some(&place, 1).await?;
     let client = stage.client();
-    let Ticket { ticket } = read(client.request(Method::POST, "/v1/stream/tickets")).await?;
+    let Ticket { ticket } =
+        patiently(|| read(client.request(Method::POST, "/v1/stream/tickets"))).await?;
     let path = format!("/v1/channels/{}/stream?after=0&ticket={ticket}", place.channel);
     let mut sse = Sse::open(client.anonymous(Method::GET, &path)).await?;
     let (sequences, _) = read_to(&mut sse, 1).await?;
