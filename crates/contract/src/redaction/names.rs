@@ -33,6 +33,11 @@ const SECRETS: [&str; 17] = [
     "contrasena",
     "senha",
 ];
+/// What a secret's name has in it wherever its words seem to begin: `pASSwORD`. The others of
+/// [`SECRETS`] do so only as the whole name, because words side by side spell them: `tokEnd`,
+/// `secRetries`, `chosenHandler`.
+const ACROSS_WORDS: [&str; 7] =
+    ["password", "passwd", "passphrase", "credential", "cookie", "sessionid", "motdepasse"];
 /// What may stand before `key` when it opens something.
 const OPENING: [&str; 40] = [
     "api",
@@ -109,12 +114,13 @@ const FEW_DIGITS: usize = 3;
 pub(super) fn kind(name: &str, before: &str) -> Option<Kind> {
     let words = words(name);
     let last = words.last()?.as_str();
-    if ["authorization", "cookie", "cookies"].iter().any(|header| last.ends_with(header)) {
+    let flat = words.concat();
+    if ["authorization", "cookie", "cookies"].iter().any(|header| flat.ends_with(header)) {
         return Some(Kind::Header);
     }
-    let flat = words.concat();
     if words.iter().any(|word| is_secret(word))
-        || ["sessionid", "motdepasse"].iter().any(|name| flat.contains(name))
+        || SECRETS.contains(&flat.as_str())
+        || ACROSS_WORDS.iter().any(|name| flat.contains(name))
         || opens(&words)
     {
         return Some(Kind::Secret);

@@ -17,6 +17,7 @@ fn texts_are_redacted_and_nothing_else_changes() {
         r#"{"tokens":1500,"keys":["a"],"idempotencyKey":"a","cursor":"b","title":"Hello \"you\""}"#,
         r#"{"password":null,"token":true,"secret":""}"#,
         r#"{"accessKeywords":["a"],"clientKeyword":"b","adminKeyboard":"c"}"#,
+        r#"{"tokEnd":1,"secRetries":"a","chosenHandler":"b","compassRate":2,"bypassCode":"c"}"#,
         r#"{"tokens":{"input":1500,"by":{"a":2}},"tokens_used":12,"cookies":3,"secrets":4}"#,
     ] {
         assert_eq!(members(text, &[]), text);
@@ -54,6 +55,10 @@ fn a_member_with_the_name_of_a_secret_has_its_value_replaced() {
             r#"{"tokens":{"a":"[redacted]","password":"[redacted]"},"cookies":"[redacted]","OUTPORT_OLD_ENC_KEYS":["[redacted]"]}"#,
         ),
         ("{\"contrasen\u{303}a\":\"a\"}", "{\"contrasen\u{303}a\":\"[redacted]\"}"),
+        (
+            r#"{"PASSwORD":"a","dbpASSWORD2":"b","pAsSwD":"c","tOKEN":"d","aUTHORIZATION":"e"}"#,
+            r#"{"PASSwORD":"[redacted]","dbpASSWORD2":"[redacted]","pAsSwD":"[redacted]","tOKEN":"[redacted]","aUTHORIZATION":"[redacted]"}"#,
+        ),
         (r#"[{"cookie":"a"},{"b":"c"}]"#, r#"[{"cookie":"[redacted]"},{"b":"c"}]"#),
     ] {
         assert_eq!(members(text, &[]), expected);
