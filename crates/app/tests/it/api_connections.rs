@@ -156,7 +156,14 @@ async fn every_wrong_field_is_told_at_once() {
             let told: Vec<&str> =
                 answer["fields"].as_object().expect("fields").keys().map(String::as_str).collect();
             assert_eq!(told.join(" "), fields, "{answer}");
+            let message = format!("{} field(s) of the body are wrong.", told.len());
+            assert_eq!(answer["message"], message, "{answer}");
         }
+        let (_, answer) = send(world, Method::POST, BASE, &with(json!({"host": ""}))).await;
+        let rules = answer["fields"]["host"].as_str().expect("its rules");
+        let (length, form) = rules.split_once("; ").expect("both of them");
+        assert!(length.starts_with("must have 1 to 253 characters"), "{rules}");
+        assert!(form.starts_with("must be a host name"), "{rules}");
         let (_, page) = get(world, BASE).await;
         assert_eq!(page["total"], 0);
     })

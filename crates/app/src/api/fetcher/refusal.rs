@@ -204,7 +204,7 @@ pub struct RefusalView {
     title: &'static str,
     /// What happened here, in words.
     message: String,
-    /// The rule that each wrong field breaks, by its path.
+    /// The rules that each wrong field breaks, by its path.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     fields: BTreeMap<String, String>,
 }
@@ -248,10 +248,23 @@ impl Refusal {
         } else {
             FetCode::InvalidDataRequest
         };
-        let message = format!("{} field(s) of the body are wrong.", errors.len());
-        let fields = errors.into_iter().map(|error| (error.field, error.message)).collect();
+        let fields = rules_by_field(&errors);
+        let message = format!("{} field(s) of the body are wrong.", fields.len());
         Self { fields, ..Self::new(code, message) }
     }
+}
+
+/// Every rule that a field breaks, as one text: an empty `host` is too short and no name.
+fn rules_by_field(errors: &[FieldError]) -> BTreeMap<String, String> {
+    let mut fields = BTreeMap::<String, String>::new();
+    for error in errors {
+        let rules = fields.entry(error.field.clone()).or_default();
+        if !rules.is_empty() {
+            rules.push_str("; ");
+        }
+        rules.push_str(&error.message);
+    }
+    fields
 }
 
 impl From<Problem> for Refusal {
@@ -280,8 +293,7 @@ impl From<Problem> for Refusal {
             | ProblemCode::StorageUnavailable => FetCode::Unavailable,
             _ => FetCode::Internal,
         };
-        let fields = problem.errors().iter();
-        let fields = fields.map(|error| (error.field.clone(), error.message.clone())).collect();
+        let fields = rules_by_field(problem.errors());
         let message = problem.detail().to_owned();
         Self { code, message, fields, problem: Box::new(problem) }
     }
