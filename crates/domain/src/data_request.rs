@@ -210,7 +210,6 @@ fn check_metadata(raw: &RawValue, errors: &mut FieldErrors) {
             errors.push(join("metadata", name), FieldCode::NotAllowed, rule);
         }
     }
-    // Members that stand twice come back as they were sent, so they are not looked for.
     let members = object(raw, "metadata", None, &mut FieldErrors::default()).unwrap_or_default();
     let path = "metadata.source";
     if let Some(source) = required(&members, "source", path, errors)

@@ -1,6 +1,6 @@
 //! Reading a request's JSON without losing a digit, and reporting everything that is wrong.
 
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
@@ -242,14 +242,42 @@ pub fn boolean(raw: &RawValue, path: &str, errors: &mut FieldErrors) -> Option<b
 pub fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
-/// Whether every reader of JSON can take a value in: no half of a surrogate pair in a text, no
-/// number beyond what is counted with (RFC 8259, 6 and 8.2). What is kept as it was sent is asked
-/// this.
+
+/// Whether every reader of JSON takes a value in, and as the same one: no half of a surrogate pair
+/// in a text, no number beyond what is counted with, no member that stands twice, of which some
+/// believe the first and some the last (RFC 8259, 4, 6 and 8.2). What is kept as it was sent is
+/// asked this.
 pub fn is_interoperable(raw: &RawValue, field: &str, errors: &mut FieldErrors) -> bool {
-    let is = serde_json::from_str::<serde_json::Value>(raw.get()).is_ok();
-    if !is {
+    if serde_json::from_str::<serde_json::Value>(raw.get()).is_err() {
         let rule = "must have whole characters in its texts and numbers of at most 1.8e308";
         errors.push(field, FieldCode::InvalidValue, rule);
+        return false;
     }
-    is
+    let repeated = repeated(raw);
+    if let Some(place) = &repeated {
+        errors.push(format!("{field}{place}"), FieldCode::Duplicate, "stands twice");
+    }
+    repeated.is_none()
+}
+
+/// Where the first member is that stands twice in its object: `.a[0].b`. Read from the inside out,
+/// so that a long name is not copied for each one below it.
+fn repeated(raw: &RawValue) -> Option<String> {
+    match type_of(raw) {
+        JsonType::Object => {
+            let Members(members) = serde_json::from_str(raw.get()).ok()?;
+            let mut names = HashSet::new();
+            members.iter().find_map(|(name, value)| {
+                let is_new = names.insert(name);
+                let inner = if is_new { repeated(value)? } else { String::new() };
+                Some(format!(".{name}{inner}"))
+            })
+        }
+        JsonType::Array => {
+            let elements: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
+            let mut elements = elements.into_iter().enumerate();
+            elements.find_map(|(index, value)| Some(format!("[{index}]{}", repeated(value)?)))
+        }
+        _ => None,
+    }
 }

@@ -171,6 +171,19 @@ async fn every_wrong_field_is_told_at_once() {
 }
 
 #[tokio::test]
+async fn metadata_with_a_member_that_stands_twice_is_refused() {
+    World::on_sqlite(options(), async |world| {
+        let metadata = r#"{"owner":[{"team":"a","team":"b"}]}"#;
+        let body = with(json!({"metadata": {}})).to_string().replace("{}", metadata);
+        let request = world.post(BASE).header("content-type", "application/json").body(body);
+        let (status, answer) = said(request).await;
+        assert_eq!((status, &answer["code"]), (400, &json!("FET-0401")), "{answer}");
+        assert_eq!(answer["fields"], json!({"metadata.owner[0].team": "stands twice"}));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_host_that_leads_where_it_must_not_is_refused() {
     let denied =
         ["127.0.0.0/8", "169.254.0.0/16", "::1/128"].map(|net| net.parse().expect("a network"));

@@ -221,6 +221,11 @@ async fn what_not_every_reader_takes_in_is_refused(world: &World) {
         assert_eq!(status, 422, "{value}: {problem}");
         assert_eq!(problem["errors"][0]["field"], "data", "{value}: {problem}");
     }
+    let body = r#"{"scope":{},"type":"plan.changed","data":{"a":{"b":1,"b":2}}}"#;
+    let request = world.post("/v1/channels/events").header("content-type", "application/json");
+    let (status, problem) = json(request.body(body).send().await.expect("an answer")).await;
+    assert_eq!((status.as_u16(), &problem["errors"][0]["code"]), (422, &j!("DUPLICATE")));
+    assert_eq!(problem["errors"][0]["field"], "data.a.b");
     let (_, page) = world.events("").await;
     assert_eq!(page["head"], 0);
 }

@@ -104,6 +104,11 @@ fn everything_wrong_is_told_with_its_place() {
             BODY.replace("\"payments\"", "\"a\",\"terminalEventPending\":1"),
             "metadata.terminalEventPending NOT_ALLOWED",
         ),
+        (BODY.replace("\"payments\"", "\"a\",\"source\":\"b\""), "metadata.source DUPLICATE"),
+        (
+            BODY.replace("\"payments\"", "\"a\",\"x\":[{\"y\":1,\"y\":1}]"),
+            "metadata.x[0].y DUPLICATE",
+        ),
         (BODY.replace("\"dataRequest\"", "\"dataRequests\""), "dataRequests UNKNOWN_MEMBER"),
         (body("{}", "{}"), "dataRequest.mappedFields REQUIRED"),
         (body(r#"{"a":{}}"#, "{}"), "dataRequest.mappedFields.a REQUIRED"),

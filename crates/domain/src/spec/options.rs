@@ -9,7 +9,7 @@ use crate::{
     dialect::{CsvDialect, Delimiter, LineEnding, QuotePolicy},
     file_name,
     job::{Compression, Format},
-    json::{FieldCode, FieldErrors, boolean, is_interoperable, join, object, string},
+    json::{FieldCode, FieldErrors, Members, boolean, is_interoperable, join, object, string},
     limits::fixed,
     locale::Locale,
     resource::Resource,
@@ -101,7 +101,11 @@ impl Body<'_> {
     pub(super) fn metadata(&self, errors: &mut FieldErrors) -> Option<String> {
         let raw = self.member("metadata")?;
         is_interoperable(raw, "metadata", errors);
-        for (name, _) in object(raw, "metadata", None, errors)? {
+        let Ok(Members(members)) = serde_json::from_str(raw.get()) else {
+            errors.push("metadata", FieldCode::InvalidType, "must be an object");
+            return None;
+        };
+        for (name, _) in members {
             if RESERVED_METADATA.contains(&name.as_str()) {
                 errors.push(
                     join("metadata", &name),

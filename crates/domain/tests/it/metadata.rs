@@ -72,6 +72,20 @@ fn what_not_every_reader_takes_in_is_refused() {
 }
 
 #[test]
+fn what_stands_twice_is_refused_however_deep() {
+    for (sent, place) in [
+        (r#"{"a":1,"source":"a","s\u006furce":"b"}"#, "metadata.source"),
+        (r#"{"a":[{},{"b":{"c":1,"d":{},"c":1}}],"b":{"x":1,"x":2}}"#, "metadata.a[1].b.c"),
+    ] {
+        let errors = parse(sent).expect_err(sent);
+        let [error] = errors.as_slice() else { panic!("{sent}: {errors:?}") };
+        assert_eq!((error.field.as_str(), error.code), (place, FieldCode::Duplicate));
+        assert_eq!(error.message, "stands twice");
+    }
+    parse(r#"{"a":{"a":[{"a":1},{"a":1}]},"A":1}"#).expect("each once in its own object");
+}
+
+#[test]
 fn what_is_accepted_is_kept_as_sent_and_can_be_told() {
     for sent in [
         "{}",
