@@ -6,7 +6,8 @@ use outport_contract::redaction::Chain;
 use outport_store::{Store, StoreError, deliveries};
 use tokio_util::sync::CancellationToken;
 
-/// Inserts missing deliveries, at its start and once every period.
+/// Inserts missing deliveries, at its start all that are missing, and once every period those of
+/// events since the last look.
 pub struct Reconciler {
     store: Store,
     every: Duration,
@@ -28,8 +29,15 @@ impl Reconciler {
 
     /// Looks once every period until `stop`.
     pub async fn run(self, stop: CancellationToken) {
+        let mut has_seen_all = false;
         while !stop.is_cancelled() {
-            match self.tick().await {
+            let looked = if has_seen_all {
+                self.tick().await
+            } else {
+                deliveries::reconcile_all(&self.store).await
+            };
+            has_seen_all |= looked.is_ok();
+            match looked {
                 Ok(0) => {}
                 Ok(inserted) => tracing::info!(inserted, "missing deliveries were added"),
                 Err(error) => tracing::warn!(error = %Chain(&error), "reconciling failed"),

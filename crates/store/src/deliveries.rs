@@ -18,7 +18,9 @@ use crate::events::StoredEvent;
 #[cfg(test)]
 pub(crate) use attempt::due;
 pub use attempt::{claim, finish, next_due, renew};
-pub use handlers::{HandlerView, backfill, handlers, reconcile, register, restore, retire};
+pub use handlers::{
+    HandlerView, backfill, handlers, reconcile, reconcile_all, register, restore, retire,
+};
 pub use many::{finish_all, oldest_unfinished, record_receipts, renew_all};
 pub use receipts::{receipt, record_receipt};
 pub use view::{find, list, retry};

@@ -312,6 +312,13 @@ async fn rule_7_the_reconciler_adds_what_is_missing() {
         let mut relay = world.relay(registry(&[&probe]), quick()).await;
         let job = world.completed(&Asked::default()).await;
         world.lose_deliveries().await;
+        // An hour ago: later looks do not go back so far.
+        world
+            .force(
+                "UPDATE events SET created_at = created_at - 3600000; \
+                 UPDATE handler_events SET registered_at = registered_at - 3600000",
+            )
+            .await;
         work_off(&mut relay).await;
         assert_eq!(probe.calls(), []);
         let stop = CancellationToken::new();

@@ -17,8 +17,12 @@ use crate::{
 };
 
 /// How far back the reconciler looks again each time: longer than any transaction lives, so an
-/// event that was written before the last look and committed after it is not missed.
+/// event that was written before the last look and committed after it is not missed. What is gone
+/// for another reason, as with a part of the database restored, [`reconcile_all`] finds.
 const LOOK_BACK: Duration = Duration::from_mins(10);
+/// What [`reconcile_all`] looks at in one transaction, so that none of them is long: on `SQLite`
+/// nobody else writes meanwhile, and `PostgreSQL` may break off what takes half a minute.
+const STRETCH: Duration = Duration::from_hours(24);
 /// Missing deliveries that are inserted at a time.
 const PAIRS: i64 = 1_000;
 /// Advisory lock of registrations: "handlers" in hexadecimal ASCII.
@@ -125,7 +129,30 @@ pub async fn handlers(store: &Store) -> Result<Vec<HandlerView>, StoreError> {
         .collect()
 }
 
-/// Inserts deliveries that are missing for events since each active handler's registration.
+/// Inserts deliveries that are missing for any event that is kept since each active handler's
+/// registration: they are owed, however old they are. Returns how many. It asks for every event,
+/// which is too much for each look; once in a process is enough.
+pub async fn reconcile_all(store: &Store) -> Result<u64, StoreError> {
+    let mut tx = store.begin().await?;
+    let now = tx.now().await?;
+    let rows = active(&tx, None).await?;
+    tx.commit().await?;
+    let mut inserted = 0;
+    for row in &rows {
+        let mut since = row.registered_at;
+        while since <= now {
+            let until = since + instant::span(STRETCH);
+            let mut tx = store.begin().await?;
+            let events = Missing { handler: row, since, until, organization: None };
+            inserted += events.insert(&mut tx, now).await?;
+            tx.commit().await?;
+            since = until;
+        }
+    }
+    Ok(inserted)
+}
+
+/// Inserts deliveries that are missing for events since the last look, and a little before it.
 /// Returns how many.
 pub async fn reconcile(tx: &mut Tx) -> Result<u64, StoreError> {
     let now = tx.now().await?;

@@ -11,6 +11,7 @@ on_both_engines!(
     an_event_is_delivered_to_those_who_want_it,
     a_late_handler_starts_with_later_events,
     what_is_missing_is_inserted_once,
+    a_first_look_goes_back_to_the_registration,
     older_events_are_backfilled_on_request,
     a_retired_handler_gets_nothing_new,
     a_restored_handler_gets_events_from_then_on,
@@ -95,6 +96,27 @@ async fn what_is_missing_is_inserted_once(bench: Bench) {
     assert_eq!(inserted, 3);
     assert_eq!(deliveries_of(&bench, HANDLER).await, 3);
     assert_eq!(reconcile(&bench).await, 0);
+}
+
+async fn a_first_look_goes_back_to_the_registration(bench: Bench) {
+    bench.register(HANDLER, &[COMPLETED]).await;
+    bench.force("UPDATE handler_events SET registered_at = registered_at - 300000000").await;
+    // Before the registration, at it and since, days and hours ago.
+    for age in ["300000001", "300000000", "100000000", "3600000"] {
+        bench.completed(OrganizationId::new()).await;
+        let registered = "(SELECT reconciled_to FROM handler_events)";
+        bench
+            .force(&format!(
+                "UPDATE events SET created_at = {registered} - {age} \
+                 WHERE created_at >= {registered}"
+            ))
+            .await;
+    }
+    bench.force("DELETE FROM deliveries").await;
+    assert_eq!(reconcile(&bench).await, 0, "a later look sees the last minutes");
+    assert_eq!(deliveries::reconcile_all(&bench.store).await.expect("a look"), 3);
+    assert_eq!(deliveries_of(&bench, HANDLER).await, 3);
+    assert_eq!(deliveries::reconcile_all(&bench.store).await.expect("a look"), 0);
 }
 
 async fn older_events_are_backfilled_on_request(bench: Bench) {
