@@ -7,7 +7,7 @@ use std::{
 
 use futures::future;
 use outport_contract::stream::{Channel, Family, Scope, StreamEventType};
-use reqwest::{Method, RequestBuilder, Response, StatusCode, header::RETRY_AFTER};
+use reqwest::{Method, RequestBuilder, Response, header::RETRY_AFTER};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -234,7 +234,7 @@ pub(crate) async fn sent(request: RequestBuilder) -> Result<Response, Flaw> {
         let again = request.try_clone();
         let again = again.ok_or_else(|| Flaw::Failed("a body that is a stream".to_owned()))?;
         let response = again.send().await?;
-        if response.status() != StatusCode::TOO_MANY_REQUESTS {
+        if response.status().as_u16() != 429 {
             return Ok(response);
         }
         rest(retry_after(response.headers().get(RETRY_AFTER))).await;

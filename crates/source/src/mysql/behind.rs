@@ -7,6 +7,7 @@
 
 mod tables;
 mod trace;
+mod words;
 
 use std::collections::BTreeSet;
 

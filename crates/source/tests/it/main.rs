@@ -12,6 +12,7 @@ mod mariadb;
 mod mariadb_comparisons;
 mod mariadb_endings;
 mod mariadb_moments;
+mod mariadb_tables;
 mod mariadb_values;
 mod names;
 mod pooler;

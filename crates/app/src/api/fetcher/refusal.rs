@@ -238,17 +238,17 @@ impl Refusal {
 
     /// A body that breaks these rules.
     pub fn fields(errors: FieldErrors) -> Self {
-        Self::field_errors(errors.into_vec())
+        Self::field_errors(&errors.into_vec())
     }
 
-    fn field_errors(errors: Vec<FieldError>) -> Self {
+    fn field_errors(errors: &[FieldError]) -> Self {
         let missing = |error: &FieldError| error.code == FieldCode::Required;
         let code = if !errors.is_empty() && errors.iter().all(missing) {
             FetCode::MissingField
         } else {
             FetCode::InvalidDataRequest
         };
-        let fields = rules_by_field(&errors);
+        let fields = rules_by_field(errors);
         let message = format!("{} field(s) of the body are wrong.", fields.len());
         Self { fields, ..Self::new(code, message) }
     }
@@ -285,7 +285,7 @@ impl From<Problem> for Refusal {
                 FetCode::Conflict
             }
             // One code has one status here, whoever looked at the body.
-            ProblemCode::InvalidRequest => return Self::field_errors(problem.errors().to_vec()),
+            ProblemCode::InvalidRequest => return Self::field_errors(problem.errors()),
             ProblemCode::IdempotencyKeyReused => FetCode::InvalidDataRequest,
             ProblemCode::RateLimited
             | ProblemCode::QueueFull
@@ -347,7 +347,7 @@ impl From<Fault> for Refusal {
 impl From<Refused> for Refusal {
     fn from(refused: Refused) -> Self {
         match refused {
-            Refused::Fields(errors) => Self::field_errors(errors),
+            Refused::Fields(errors) => Self::field_errors(&errors),
             Refused::Connections(faults) => {
                 let fields = faults.iter().map(|(name, fault)| {
                     (format!("dataRequest.mappedFields.{name}"), fault.to_string())
