@@ -193,7 +193,11 @@ async fn what_locks_rows_and_so_reads_the_newest_is_refused() {
             )
             .await;
         let derived = format!("SELECT x.id FROM (SELECT id FROM {safe} LOCK IN SHARE MODE) x");
-        for relation in [world.table("locking"), Relation::Query(derived)] {
+        let in_brackets =
+            format!("SELECT x.id FROM ((SELECT id FROM {safe}) LOCK IN SHARE MODE) x");
+        for relation in
+            [world.table("locking"), Relation::Query(derived), Relation::Query(in_brackets)]
+        {
             let error = read(&world.source(), &selection(relation, &[("id", Integer)])).await;
             let error = error.expect_err("it locks rows");
             assert_eq!(error.code, FailureCode::SchemaMismatch, "{error}");

@@ -83,9 +83,7 @@ impl Found {
                 Token::Word(word) if is(word, "FOR") && is_one(tokens.get(at + 1), &USES) => {
                     next = at + 2;
                 }
-                Token::Word(_) if level.is_select && locks_rows(&tokens[at..]) => {
-                    self.locks_rows = true;
-                }
+                Token::Word(_) if locks_rows(tokens, at, level.is_select) => self.locks_rows = true,
                 Token::ForeignText => self.has_foreign_texts = true,
                 Token::Word(word) if level.take(word, tokens.get(at + 1)) => {}
                 Token::Word(_) | Token::Quoted(_) => {
@@ -126,11 +124,15 @@ fn is_one(token: Option<&Token>, words: &[&str]) -> bool {
     matches!(token, Some(Token::Word(next)) if words.iter().any(|word| is(next, word)))
 }
 
-/// Whether `tokens` begin with a clause that locks rows.
-fn locks_rows(tokens: &[Token]) -> bool {
-    [&["LOCK", "IN", "SHARE", "MODE"][..], &["FOR", "UPDATE"], &["FOR", "SHARE"]]
-        .iter()
-        .any(|clause| clause.iter().enumerate().all(|(at, word)| is_one(tokens.get(at), &[word])))
+/// Whether a clause that locks rows is there. A column may be called `share`, as in
+/// `SUBSTRING(a FROM 1 FOR share)`, so a `SELECT` must be before it, or one in brackets.
+fn locks_rows(tokens: &[Token], at: usize, is_select: bool) -> bool {
+    let is_there =
+        |clause: &[&str]| (at..).zip(clause).all(|(at, word)| is_one(tokens.get(at), &[word]));
+    let is_after_select = is_select || tokens[..at].last() == Some(&Token::Close);
+    is_there(&["LOCK", "IN", "SHARE", "MODE"])
+        || is_there(&["FOR", "UPDATE"])
+        || is_after_select && is_there(&["FOR", "SHARE"])
 }
 
 /// What is about to come.
@@ -369,6 +371,8 @@ mod tests {
             ("SELECT 1 FROM t LOCK IN SHARE MODE", true),
             ("SELECT 1 FROM (SELECT 1 FROM t WHERE 1 lock in /**/ share mode) x", true),
             ("SELECT 1 FROM t FOR UPDATE", true),
+            ("SELECT 1 FROM ((SELECT 1 FROM t) LOCK IN SHARE MODE) x", true),
+            ("SELECT 1 FROM ((SELECT 1 FROM t) FOR SHARE) x", true),
             ("SELECT 1 FROM t ORDER BY 1 LIMIT 2 FOR SHARE OF t", true),
             ("SELECT `lock`, 'for update', SUBSTRING(a FROM 1 FOR share) FROM t", false),
             ("SELECT 1 FROM t FOR SYSTEM_TIME ALL USE INDEX FOR JOIN (update)", false),
